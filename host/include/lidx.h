@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lidx: the FP8 lightning indexer of DeepSeek-style sparse attention.
+ *
+ *     score[row, key] = k_scale[key] * sum_h relu(q[row, h] . k[key]) * q_scale[row, h]
+ *
+ * A row is one query token of one request. Keys live in a paged FP8 (e4m3) cache. All device memory is the
+ * caller's; the library allocates none, synchronises nothing and compiles nothing.
+ *
+ * Threads: one thread at a time per context. Plans are immutable and may be shared by any number of threads,
+ * each with a context of its own on the same device.
+ *
+ * Every function that can fail returns a lidx_status and leaves its outputs untouched on failure, except where
+ * it says otherwise. lidx_last_error() then names the field, the value and the limit.
+ */
+#ifndef LIDX_H
+#define LIDX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LIDX_VERSION_MAJOR 0
+#define LIDX_VERSION_MINOR 1
+#define LIDX_VERSION_PATCH 0
+/* The ABI number is the library's soname version: it changes when a struct or a function changes incompatibly. */
+#define LIDX_ABI 0
+
+#if defined(_WIN32)
+#error "lidx supports Linux only"
+#endif
+#define LIDX_API __attribute__((visibility("default")))
+
+/* Status codes. The values are pinned for ever, in groups by theme:
+ * 1xx the call's arguments, 2xx the machine, 3xx the shape, 4xx the driver, 9xx lidx itself. */
+typedef enum lidx_status {
+    LIDX_OK = 0,
+    LIDX_ERR_NULL = 100,             /* a required pointer is null */
+    LIDX_ERR_STRUCT_SIZE = 101,      /* struct_size is not one that this version knows */
+    LIDX_ERR_VALUE = 102,            /* a field is outside its limits */
+    LIDX_ERR_ALIGNMENT = 103,        /* a pointer or stride is not aligned as documented */
+    LIDX_ERR_WORKSPACE = 104,        /* workspace missing or too small */
+    LIDX_ERR_NO_DRIVER = 200,        /* the driver library could not be loaded or lacks a symbol */
+    LIDX_ERR_NO_DEVICE = 201,        /* no device, or none that a kernel of this library serves */
+    LIDX_ERR_NO_CONTEXT = 202,       /* no CUDA context is current, or another than the one opened with */
+    LIDX_ERR_UNSUPPORTED = 300,      /* no kernel serves this shape on this device; the text says what exists */
+    LIDX_ERR_DRIVER = 400,           /* a driver call failed; see lidx_driver_error() */
+    LIDX_ERR_MODULE = 401,           /* an embedded kernel module could not be loaded */
+    LIDX_ERR_OUT_OF_MEMORY = 402,    /* host memory ran out */
+    LIDX_ERR_INTERNAL = 900          /* a defect in lidx */
+} lidx_status;
+
+typedef struct lidx_context lidx_context; /* a device with its loaded kernels */
+typedef struct lidx_plan lidx_plan;       /* one shape class; immutable, holds no pointer to device memory */
+
+/* Which arithmetic computed the dot products; it decides the error bound (docs/architecture.md, "Numerics"). */
+typedef enum lidx_arithmetic {
+    LIDX_ARITHMETIC_FP32 = 1,   /* fp32 fma in a fixed order: the generic kernel */
+    LIDX_ARITHMETIC_SM90 = 2,   /* wgmma FP8: 13-bit window, results cut to 13 fraction bits */
+    LIDX_ARITHMETIC_SM100 = 3   /* tcgen05 FP8: 25-bit window, fp32 results */
+} lidx_arithmetic;
+
+/* ---- context ------------------------------------------------------------------------------------------- */
+
+typedef struct lidx_config {
+    size_t struct_size;        /* set by lidx_config_init() */
+    const char *driver_path;   /* shared library that exports the CUDA driver API; NULL: $LIDX_DRIVER, else
+                                  libcuda.so.1. tools/ptxemu's libptxemu.so is such a library. */
+    int32_t device;            /* device ordinal whose primary context is retained and used while a call of this
+                                  library lasts; -1 (default): the CUDA context current in the opening thread */
+    uint32_t flags;            /* 0 */
+} lidx_config;
+
+/* Fills *config with defaults. LIDX_ERR_NULL if config is null. */
+LIDX_API lidx_status lidx_config_init(lidx_config *config);
+
+/* Loads the driver library and every embedded kernel that the device can run. config may be NULL (defaults).
+ * On failure *out is set to NULL and lidx_last_error(NULL) holds this thread's message. */
+LIDX_API lidx_status lidx_open(const lidx_config *config, lidx_context **out);
+
+/* Unloads the kernels. No work enqueued through ctx may be in flight. NULL is allowed. */
+LIDX_API void lidx_close(lidx_context *ctx);
+
+typedef struct lidx_device_info {
+    size_t struct_size;          /* set by the caller to sizeof(lidx_device_info) */
+    char name[128];
+    char driver_path[256];       /* what was loaded */
+    int32_t ordinal;
+    int32_t compute_capability;  /* major * 10 + minor */
+    int32_t multiprocessors;
+    int32_t driver_version;      /* as cuDriverGetVersion reports it, for example 13000 */
+} lidx_device_info;
+LIDX_API lidx_status lidx_get_device_info(lidx_context *ctx, lidx_device_info *info);
+
+/* The kernels inside the library, in order of preference; needs no device. */
+typedef struct lidx_kernel_info {
+    size_t struct_size;          /* set by the caller to sizeof(lidx_kernel_info) */
+    const char *symbol;          /* static; for example "sm100_score_h64" */
+    const char *architectures;   /* static, comma separated; for example "sm_100f" */
+    int32_t arithmetic;          /* lidx_arithmetic */
+    int32_t heads;               /* 0: any number from 1 to 128 */
+    int32_t depth;               /* 0: any multiple of 16 up to 128 */
+    int32_t tile_keys;           /* keys per tile */
+    int32_t tile_tokens;         /* query tokens per tile */
+    int32_t threads;             /* per CTA */
+    int32_t shared_bytes;        /* dynamic shared memory, largest launch */
+    int32_t shared_bytes_decode; /* dynamic shared memory of a launch with a single token tile */
+    int32_t tmem_columns;        /* Tensor Memory columns allocated per CTA, 0 where there is none */
+    int32_t registers;           /* per thread; 0 unless asked with a context that loaded the kernel */
+} lidx_kernel_info;
+LIDX_API int32_t lidx_kernel_count(void);
+/* ctx may be NULL (then registers = 0). LIDX_ERR_VALUE if index is outside [0, lidx_kernel_count()). */
+LIDX_API lidx_status lidx_get_kernel_info(lidx_context *ctx, int32_t index, lidx_kernel_info *info);
+
+/* ---- shape, support, plan ------------------------------------------------------------------------------ */
+
+enum {
+    /* Device-side check of page ids: a page id outside [0, num_pages) inside a request's length sets the first
+     * 32-bit word of the workspace to 1 (its cells stay unwritten). Needs a workspace; the caller zeroes the word. */
+    LIDX_FLAG_CHECK = 1u << 0
+};
+
+/* Keys of page p, slot j: codes at k_base + p * k_page_stride + j * depth, scale at
+ * k_scale_base + p * k_scale_page_stride + j * 4. That covers
+ *   block-split   one pool; page = page_size * depth bytes of codes, then page_size fp32 scales
+ *   split pools   codes and scales in two pools with pitches of their own
+ *   contiguous    page_size = 0: request b's keys are page b (no block table); k_page_stride between requests */
+typedef struct lidx_score_desc {
+    size_t struct_size;            /* set by lidx_score_desc_init() */
+    uint32_t flags;                /* LIDX_FLAG_* */
+    int32_t batch;                 /* requests, 0 .. 65536 (0: enqueue does nothing) */
+    int32_t max_rows;              /* rows of q, q_scale and scores: an upper bound of cu_seqlens_q[batch] */
+    int32_t max_tokens;            /* upper bound of query tokens per request */
+    int32_t heads;
+    int32_t depth;
+    int64_t max_keys;              /* upper bound of keys per request; sizes the launch grid */
+    int32_t page_size;             /* keys per page; 0: contiguous */
+    int64_t num_pages;             /* pages in the pool (contiguous: requests in the buffer, >= batch) */
+    int64_t k_page_stride;         /* bytes, multiple of 16, >= page_size * depth */
+    int64_t k_scale_page_stride;   /* bytes, multiple of 4 */
+    int64_t block_table_stride;    /* entries per request row of the block table; a length above
+                                      block_table_stride * page_size is clamped to it */
+    int64_t score_stride;          /* elements between rows of scores, >= max_keys */
+    const char *kernel;            /* debug: force the kernel of this symbol; NULL: the best one */
+} lidx_score_desc;
+
+/* Fills *desc with zeros and its struct_size. */
+LIDX_API lidx_status lidx_score_desc_init(lidx_score_desc *desc);
+
+typedef struct lidx_support {
+    size_t struct_size;      /* set by the caller to sizeof(lidx_support) */
+    const char *symbol;      /* static: the kernel that serves the shape; NULL if none */
+    int32_t arithmetic;      /* lidx_arithmetic, 0 if none */
+    char reason[512];        /* why no kernel serves it, or why a faster one does not; "" if the best one does */
+} lidx_support;
+
+/* Says which kernel serves a shape on this context's device. LIDX_OK also when none does (symbol NULL, reason
+ * set); an invalid desc (negative size and the like) is an error. */
+LIDX_API lidx_status lidx_supports(lidx_context *ctx, const lidx_score_desc *desc, lidx_support *support);
+
+/* Makes a plan. desc and its strings need not outlive the call. */
+LIDX_API lidx_status lidx_plan_create(lidx_context *ctx, const lidx_score_desc *desc, lidx_plan **out);
+LIDX_API void lidx_plan_destroy(lidx_plan *plan);
+
+typedef struct lidx_plan_info {
+    size_t struct_size;        /* set by the caller to sizeof(lidx_plan_info) */
+    const char *symbol;        /* static */
+    int32_t arithmetic;        /* lidx_arithmetic */
+    uint32_t grid[3];
+    uint32_t block[3];
+    uint32_t shared_bytes;     /* dynamic shared memory of the launch */
+    size_t workspace_bytes;    /* 0 unless LIDX_FLAG_CHECK */
+} lidx_plan_info;
+LIDX_API lidx_status lidx_get_plan_info(const lidx_plan *plan, lidx_plan_info *info);
+LIDX_API lidx_status lidx_plan_workspace_bytes(const lidx_plan *plan, size_t *bytes);
+
+/* ---- enqueue ------------------------------------------------------------------------------------------- */
+
+/* Device pointers. Request b owns rows cu_seqlens_q[b] .. cu_seqlens_q[b + 1] - 1; each of them sees the keys
+ * 0 .. context_lens[b] - 1. Lengths <= 0 see nothing; lengths above max_keys or above the block table's width are clamped.
+ * Score cells beyond a row's length are never written; block-table entries past ceil(len / page_size) are never
+ * read, and pages wholly beyond a length neither. */
+typedef struct lidx_score_args {
+    size_t struct_size;            /* set by lidx_score_args_init() */
+    const void *q;                 /* e4m3 codes [max_rows, heads, depth], 16-byte aligned */
+    const float *q_scale;          /* [max_rows, heads], 16-byte aligned */
+    const void *k_base;            /* 16-byte aligned */
+    const void *k_scale_base;      /* 4-byte aligned */
+    const int32_t *block_table;    /* [batch, block_table_stride]; NULL if and only if page_size = 0 */
+    const int32_t *context_lens;   /* [batch] */
+    const int32_t *cu_seqlens_q;   /* [batch + 1], non-decreasing, first 0 */
+    float *scores;                 /* [max_rows, score_stride] */
+    void *workspace;               /* 16-byte aligned; may be NULL if the plan needs none */
+    size_t workspace_bytes;
+} lidx_score_args;
+
+/* Fills *args with zeros and its struct_size. */
+LIDX_API lidx_status lidx_score_args_init(lidx_score_args *args);
+
+/* Enqueues the scores of one plan on a CUstream (NULL: the default stream). Validates, encodes the tensor maps
+ * on its own stack and launches; it reads no device memory and can be captured in a CUDA graph. */
+LIDX_API lidx_status lidx_score_enqueue(lidx_context *ctx, const lidx_plan *plan, const lidx_score_args *args,
+                                        void *stream);
+
+/* ---- errors -------------------------------------------------------------------------------------------- */
+
+/* Static text for a status, for example "LIDX_ERR_VALUE: a field is outside its limits". */
+LIDX_API const char *lidx_status_string(lidx_status status);
+/* The last failure through ctx (or, with NULL, of lidx_open and of context-free calls in this thread): names the field, the value and
+ * the limit. Valid until the next call that fails. Never NULL. */
+LIDX_API const char *lidx_last_error(const lidx_context *ctx);
+/* The raw CUresult behind the last LIDX_ERR_DRIVER / LIDX_ERR_MODULE of ctx; 0 if none. */
+LIDX_API int32_t lidx_driver_error(const lidx_context *ctx);
+/* "0.1.0" */
+LIDX_API const char *lidx_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// THE variant table: one X-macro per kernel source file, one row per kernel symbol, in order of preference.
+// The kernel source instantiates the rows, the loader and `lidx info` list them, the tests walk them.
+// A new kernel is one source file, one row here (and its file in kernel/meson.build) and one check.
+#pragma once
+
+// X(symbol, heads, depth, tokens): query tokens per tile; columns of the tile = tokens * heads.
+#define LIDX_SM100_SCORE_VARIANTS(X)   \
+    X(sm100_score_h64, 64, 128, 2)     \
+    X(sm100_score_h32, 32, 128, 4)     \
+    X(sm100_score_h32_t3, 32, 128, 3)
+
+// heads 0 and depth 0: run-time values. One token per CTA row.
+#define LIDX_GENERIC_SCORE_VARIANTS(X) \
+    X(generic_score, 0, 0, 1)

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a kernel of a parsed module: decode once, then grid -> CTAs -> warps -> lanes under a seeded scheduler.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir.h"
+#include "memory.h"
+
+namespace ptxemu {
+
+struct DeviceConfig {
+    int compute_capability = 100;          // PTXEMU_CC: 80, 90, 100, 103
+    int multiprocessors = 148;             // PTXEMU_SMS
+    uint64_t seed = 0;                     // PTXEMU_SEED; 0: the plain in-order schedule, else adversarial
+    int threads = 1;                       // PTXEMU_THREADS: host threads that run CTAs
+    bool check = false;                    // PTXEMU_CHECK
+    bool progress = false;                 // PTXEMU_PROGRESS: a line on stderr where a launch takes over 2 s
+    uint32_t max_shared_per_block = 232448; // opt-in limit; 227 KB on sm_90 and sm_100
+};
+
+struct Dim3 { uint32_t x = 1, y = 1, z = 1; };
+
+struct Launch {
+    Dim3 grid, block, cluster;
+    uint32_t dynamic_shared_bytes = 0;
+    std::vector<uint8_t> params;           // laid out as Function::params says
+};
+
+// Dynamic counts. Keys are canonical opcodes: opcode and modifiers that name the operation, e.g. "tcgen05.mma",
+// "cp.async.bulk.tensor", "ld.global", "fma.rn.f32": the instruction's full dotted name without operands. Value: warp-level executions
+// (an instruction executed by one elected lane counts once). thread_counts: lane-level.
+struct Stats {
+    std::map<std::string, uint64_t> warp_counts;
+    std::map<std::string, uint64_t> thread_counts;
+    uint64_t warp_instructions = 0, thread_instructions = 0, launches = 0, ctas = 0;
+    uint64_t tma_bytes_loaded = 0, mma_operations = 0;
+    double seconds = 0;
+    void add(const Stats& other);
+};
+
+enum class RunStatus { kOk, kIllegalAddress, kMisaligned, kIllegalInstruction, kInvalidParams, kDeadlock, kTrap, kAssert, kInternal };
+struct RunResult {
+    RunStatus status = RunStatus::kOk;
+    std::string message;                   // names kernel, PTX line, CTA, warp, lane, address
+};
+
+// A function made executable. Immutable after decode; shareable between threads.
+class Program;   // defined in program.h (engine-private)
+
+// Throws PtxError (naming the line) at the first instruction or modifier that is not known, or that the module's
+// .target does not have. symbol_addresses: device addresses of the module's .global/.const variables.
+std::shared_ptr<const Program> decode(const Module& module, const Function& entry,
+                                      const std::map<std::string, uint64_t>& symbol_addresses);
+
+RunResult run(const Program& program, const Launch& launch, const DeviceConfig& device, GlobalMemory& memory, Stats& stats);
+
+}  // namespace ptxemu

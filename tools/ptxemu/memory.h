@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device global memory: a device address is the host address of the same byte, so that copies are memcpy; every
+// access of a kernel is checked against the table of live allocations.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+
+namespace ptxemu {
+
+struct Allocation {
+    uint64_t base = 0;
+    uint64_t bytes = 0;
+    bool contains(uint64_t address, uint64_t length) const {
+        return address >= base && length <= bytes && address - base <= bytes - length;
+    }
+};
+
+class GlobalMemory {
+  public:
+    GlobalMemory() = default;
+    ~GlobalMemory();
+    GlobalMemory(const GlobalMemory&) = delete;
+    GlobalMemory& operator=(const GlobalMemory&) = delete;
+
+    // 0 when memory ran out. Addresses are 512-byte aligned (as cuMemAlloc's are at least 256), with unmapped guard
+    // pages on both sides, the end of the allocation as close to the upper one as the alignment allows; untouched pages cost nothing.
+    uint64_t allocate(uint64_t bytes);
+    bool release(uint64_t base);                       // false: not the base of a live allocation
+    // The allocation that holds [address, address + length), or a zero-sized one. Thread safe.
+    Allocation find(uint64_t address, uint64_t length) const;
+    uint64_t allocated_bytes() const;
+
+  private:
+    struct Block { uint64_t bytes; void* mapping; uint64_t mapping_bytes; };
+    mutable std::shared_mutex mutex_;
+    std::map<uint64_t, Block> blocks_;
+    uint64_t total_ = 0;
+};
+
+}  // namespace ptxemu

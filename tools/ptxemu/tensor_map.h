@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuTensorMapEncodeTiled: the driver's argument checks, and the emulator's own packing of the 128 opaque bytes.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace ptxemu {
+
+// Enumerator values equal CUtensorMap* of cuda.h.
+struct TensorMapArgs {
+    uint32_t data_type = 0;                // CUtensorMapDataType
+    uint32_t rank = 0;                     // 1..5
+    uint64_t address = 0;
+    uint64_t dims[5] = {};                 // elements
+    uint64_t strides[4] = {};              // bytes, of dims 1..rank-1
+    uint32_t box[5] = {};
+    uint32_t element_strides[5] = {};
+    uint32_t interleave = 0, swizzle = 0, l2_promotion = 0, oob_fill = 0;
+};
+int tensor_data_type_bytes(uint32_t data_type);   // 0 if unknown
+
+// True if the driver would accept the arguments; otherwise *why names the argument, its value and the limit.
+bool tensor_map_check(const TensorMapArgs& args, std::string* why);
+// Packs into / unpacks from 128 bytes. decode returns false if the bytes are not a map this emulator made
+// (magic and checksum), for example an uninitialised or a real driver's one.
+void tensor_map_encode(const TensorMapArgs& args, void* out128);
+bool tensor_map_decode(const void* in128, TensorMapArgs* args);
+
+}  // namespace ptxemu
