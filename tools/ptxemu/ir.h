@@ -36,10 +36,13 @@ struct Operand {
     enum class Kind : uint8_t {
         kRegister,   // reg
         kSpecial,    // name: "%tid.x", "%laneid", ...
-        kImmediate,  // bits (two's complement integer, or IEEE bits if is_float: 0fXXXXXXXX -> f32, 0dX -> f64 or a decimal)
-        kSymbol,     // name: variable, parameter, function or label (branch targets too); offset where written name+imm
-        kMemory,     // [base+offset] or [base, {c0, c1}] or [base, coordinate, mbarrier ...]: elements = the comma-separated parts, in order;
-                     // offset belongs to elements[0]
+        kImmediate,  // bits (two's complement integer, or IEEE bits if is_float: 0fXXXXXXXX -> f32, 0dX or a decimal
+                     // -> f64)
+        kSymbol,     // name: variable, parameter, function or label (branch targets too), made unique (see Function);
+                     // offset where written name+imm
+        kMemory,     // [base+offset] or [base, {c0, c1}] or [base, coordinate, mbarrier ...]: elements = the
+                     // comma-separated parts, in order. `offset` of the kMemory operand itself is what is added to
+                     // elements[0]; elements[0].offset is 0
         kVector,     // {a, b, ...}: elements
         kSink        // _
     };
@@ -52,12 +55,22 @@ struct Operand {
     int64_t offset = 0;
     std::string name;
     std::vector<Operand> elements;
-    bool has_pair = false;       // `p|q` destinations (setp, shfl, elect ...): elements = {p, q}, kind kVector
+    bool has_pair = false;       // `p|q` destinations (setp, shfl, elect ...): elements = {p, q}, kind kVector; a part
+                                 // may be kSink
 };
 
+// opcode: the first dotted word ("ld", "setp", "shfl", "bar", "fence", "elect", "griddepcontrol" ...), except for the
+// families whose members are different instructions. There it holds the words that name the member:
+//   tcgen05.X  wgmma.X  mbarrier.X  tensormap.X  clusterlaunchcontrol.X  multimem.X
+//   (X one word: "tcgen05.wait::ld", "mbarrier.arrive", whose modifiers then begin with "expect_tx" where it is written)
+//   barrier.cluster.arrive/wait  cp.async  cp.async.{commit_group,wait_group,wait_all,bulk}  cp.async.mbarrier.arrive
+//   cp.async.bulk.{tensor,prefetch,commit_group,wait_group}  cp.async.bulk.prefetch.tensor
+//   cp.reduce.async.bulk  cp.reduce.async.bulk.tensor
+// Operands of `call`, whatever was left out: {vector of returns, target (symbol or register), vector of arguments
+// [, prototype or target table]}; the two vectors may be empty.
 struct Instruction {
-    std::string opcode;                  // "tcgen05.mma", "ld", ...: the first dotted word; modifiers holds all the others
-    std::vector<std::string> modifiers;  // without dots, in order: {"cta_group::1", "kind::f8f6f4"}, {"global", "nc", "f32"}
+    std::string opcode;
+    std::vector<std::string> modifiers;  // all other words, without dots: {"cta_group::1", "kind::f8f6f4"}
     std::vector<Operand> operands;       // in written order, destination first
     bool has_guard = false;              // @p / @!p
     bool guard_negated = false;
@@ -70,17 +83,34 @@ struct Instruction {
 
 struct Register { std::string name; Type type; };
 
+// In an initialiser: the address of a symbol, to be stored once addresses are known.
+struct Relocation {
+    uint64_t offset = 0;                 // byte position in the variable
+    uint32_t bytes = 8;                  // bytes stored there, little endian
+    uint32_t shift = 0;                  // value >> shift is what is stored: the mask() operator
+    std::string symbol;                  // module variable or function
+    int64_t addend = 0;
+};
+
 struct Variable {                        // module or function scope, or a parameter
     std::string name;
     Space space = Space::kNone;
     Type type = Type::kNone;
     uint64_t bytes = 0;                  // total size (arrays included)
     uint32_t align = 1;
-    uint64_t offset = 0;                 // parameters: byte offset in the parameter buffer; static shared and local: offset in that space
+    uint64_t offset = 0;                 // parameters: byte offset in the parameter buffer; call-scope .param: in the
+                                         // function's call area; static shared: absolute in the CTA's static shared
+                                         // window; local: in the frame; kReg (.func parameters): register index
     bool is_extern = false;              // extern shared: the dynamic part
     std::vector<uint8_t> init;           // initialised bytes, zero-extended to `bytes`
+    std::vector<Relocation> relocations;
     int line = 0;
 };
+
+// Names in a function's operands, locals, labels and tables are unique within it and differ from module names where
+// they hide one: what a nested block declares is called "name#N" (N: the block), so a plain look-up needs no scopes.
+// Order of look-up: registers are already resolved; then locals, params, returns, labels, tables, module.
+struct Prototype { std::vector<Variable> returns, params; };
 
 struct Function {
     std::string name;
@@ -94,13 +124,19 @@ struct Function {
     std::vector<Instruction> body;
     std::map<std::string, uint32_t> labels;              // label -> index into body (may equal body.size())
     std::map<std::string, std::vector<std::string>> branch_targets;  // .branchtargets tables for brx.idx
-    uint32_t static_shared_bytes = 0;    // function-scope .shared, offsets from 0; module-scope .shared come first
+    std::map<std::string, std::vector<std::string>> call_targets;    // .calltargets
+    std::map<std::string, Prototype> prototypes;                     // .callprototype
+    uint32_t static_shared_bytes = 0;    // end of the static shared window of a launch of this entry: module-scope
+                                         // .shared and that of .func bodies come first (module_shared_bytes)
     uint32_t local_bytes = 0;
+    uint32_t call_param_bytes = 0;       // call area: all call-scope .param of the body
+    bool noreturn = false;
     uint32_t reqntid[3] = {0, 0, 0};
     uint32_t maxntid[3] = {0, 0, 0};
     uint32_t maxnreg = 0, minnctapersm = 0;
     uint32_t reqnctapercluster[3] = {0, 0, 0};
-    bool explicit_cluster = false;
+    uint32_t maxclusterrank = 0;
+    bool explicit_cluster = false, blocks_are_clusters = false;
     int line = 0;
 };
 
@@ -112,6 +148,8 @@ struct Module {
     std::map<std::string, std::unique_ptr<Function>> functions;
     std::vector<std::string> source_files;   // index 0 is ""
     uint32_t module_shared_bytes = 0;
+    std::map<std::string, size_t, std::less<>> global_index;    // name -> index into globals
+    const Variable* find_global(std::string_view name) const;   // null if there is none
 };
 
 // Parses PTX text. Throws PtxError with the line; never crashes or hangs, whatever the text.
