@@ -32,7 +32,9 @@ struct ScoreParams {
     int32_t heads;
     int32_t depth;
     int32_t page_size;              // keys per page; contiguous: max_keys
+    int32_t max_tokens;             // tokens of a request are clamped to it: the launch's grid and shared memory follow from it
+    int32_t reserved;               // 0
 };
-static_assert(sizeof(ScoreParams) == 136, "host and device agree on the layout");
+static_assert(sizeof(ScoreParams) == 144, "host and device agree on the layout");
 
 }  // namespace lidx

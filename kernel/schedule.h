@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The walk over (request, key tile, token tile) that the host's launch and every kernel share. Plain C++.
+//
+// Grid: (batch, key_tiles(max_keys), grid_slices(...)). Key tiles and token tiles are independent outputs: no split of
+// the depth, no reduction between CTAs. blockIdx.z takes a contiguous range of its request's own token tiles.
+#pragma once
+#include <cstdint>
+
+#include "kernel/problem.h"
+
+#if defined(__CUDACC__)
+#define LIDX_HOST_DEVICE __host__ __device__
+#else
+#define LIDX_HOST_DEVICE
+#endif
+
+namespace lidx {
+
+// gridDim.y and gridDim.z end at 65535 (CUDA C++ Programming Guide, compute capabilities).
+inline constexpr int64_t kMaxGridYZ = 65535;
+inline constexpr int64_t kMaxKeys = kMaxGridYZ * kTileKeys;
+
+LIDX_HOST_DEVICE constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+LIDX_HOST_DEVICE constexpr int64_t key_tiles(int64_t keys) { return ceil_div(keys, kTileKeys); }
+
+LIDX_HOST_DEVICE constexpr int64_t token_tiles(int64_t tokens, int tile_tokens) { return ceil_div(tokens, tile_tokens); }
+
+// gridDim.z. base = batch * key_tiles(max_keys). Where the key tiles alone underfill the machine, a request's token tiles are
+// split so that about two CTAs per SM exist, each with at least two tiles to pipeline. One tile (decode): one slice.
+LIDX_HOST_DEVICE constexpr int64_t grid_slices(int64_t base, int64_t sms, int64_t tiles) {
+    if (base <= 0 || base >= sms) return 1;
+    const int64_t fill = 2 * sms / base;
+    const int64_t most = ceil_div(tiles, 2);
+    const int64_t slices = fill < most ? fill : most;
+    return slices < 1 ? 1 : slices > kMaxGridYZ ? kMaxGridYZ : slices;
+}
+
+struct TileRange {
+    int32_t begin, end;   // token tiles [begin, end) of one request
+};
+
+// The tiles of one slice: sizes differ by at most one, and a request with fewer tiles than slices leaves some empty.
+LIDX_HOST_DEVICE constexpr TileRange slice_tiles(int32_t tiles, uint32_t slice, uint32_t slices) {
+    return {static_cast<int32_t>(static_cast<int64_t>(tiles) * slice / slices),
+            static_cast<int32_t>(static_cast<int64_t>(tiles) * (slice + 1) / slices)};
+}
+
+// Most tiles that one CTA can meet; 1 means that the launch never reaches the second Q buffer.
+LIDX_HOST_DEVICE constexpr int64_t slice_tiles_max(int64_t tiles, int64_t slices) { return ceil_div(tiles, slices); }
+
+LIDX_HOST_DEVICE constexpr int64_t clamp(int64_t value, int64_t low, int64_t high) {
+    return value < low ? low : value > high ? high : value;
+}
+
+// What one request asks for, made safe: any value of cu_seqlens_q and context_lens ends inside the buffers.
+struct RequestSpan {
+    int32_t row_begin;    // first row of q and scores
+    int32_t tokens;       // rows, 0 .. max_tokens
+    int32_t keys;         // keys that each row sees, 0 .. max_keys
+};
+LIDX_HOST_DEVICE constexpr RequestSpan request_span(const ScoreParams& p, int32_t cu_begin, int32_t cu_end, int32_t context_len) {
+    const int64_t begin = clamp(cu_begin, 0, p.rows);
+    const int64_t end = clamp(cu_end, begin, p.rows);
+    // A table of max_keys or more entries cannot be the limit; below that the product fits 64 bits.
+    const int64_t width = !p.block_table ? p.page_size
+                          : p.block_table_stride < p.max_keys ? p.block_table_stride * p.page_size : p.max_keys;
+    const int64_t keys_limit = p.max_keys < width ? p.max_keys : width;
+    return {static_cast<int32_t>(begin), static_cast<int32_t>(clamp(end - begin, 0, p.max_tokens)),
+            static_cast<int32_t>(clamp(context_len, 0, keys_limit))};
+}
+
+}  // namespace lidx

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared memory, Tensor Memory and launch sizes of the SM100 kernels. Plain C++, included by host and kernel: the size
+// of the struct is the size of the launch.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "kernel/problem.h"
+
+namespace lidx::sm100_score {
+
+inline constexpr int kDepth = 128;                  // bytes of a row of K or Q: one 128-byte swizzle span
+inline constexpr int kThreads = 128;                // four warps; warp w drains TMEM lanes 32w .. 32w + 31
+inline constexpr int kSwizzleAtomBytes = 1024;      // eight rows of 128 bytes; operand tiles begin on such a boundary
+inline constexpr int kMmaK = 32;                    // depth of one tcgen05.mma kind::f8f6f4
+
+// ---- tensor maps (cuTensorMapEncodeTiled), both UINT8, SWIZZLE_128B, no interleave, element strides 1, zero fill
+// K: dims {128, page_size, num_pages}, strides {128, k_page_stride}, box {kDepth, k_box_slots(page_size), 1}
+// Q: dims {128, rows * heads},         strides {128},                box {kDepth, tile_tokens * heads}
+constexpr int k_box_slots(int64_t page_size) { return page_size < kTileKeys ? static_cast<int>(page_size) : kTileKeys; }
+// Paged caches need pages of these sizes: a tile is a whole number of boxes and each box starts at 2048 bytes or more.
+constexpr bool page_size_fits(int64_t page_size) {
+    return page_size == 16 || page_size == 32 || page_size == 64 || page_size == 128 || page_size == 256;
+}
+// The page coordinate of a box that must not be read (beyond the length, or an illegal page id): out of bounds, so it is
+// zero-filled and still completes its full byte count.
+inline constexpr int32_t kDeadPage = -1;
+
+// ---- shared memory. The second Q buffer is last: a launch with one token tile gets only what lies before it.
+template <int kColumns>
+struct alignas(kSwizzleAtomBytes) Shared {
+    uint8_t k[kTileKeys * kDepth];                  // [128 keys, 128 bytes], 128-byte swizzle; operand A
+    uint8_t q0[kColumns * kDepth];                  // [tokens * heads, 128 bytes], 128-byte swizzle; operand B of even tiles
+    alignas(16) float q_scale[2][kColumns];         // [buffer, tokens * heads]
+    uint64_t k_full;                                // mbarrier: the K tile has landed (one phase)
+    uint64_t q_full[2];                             // mbarrier: a Q tile has landed
+    uint64_t s_full;                                // mbarrier: S = K Q^T is complete in TMEM, and K and Q were read
+    uint32_t tmem_base;                             // written by tcgen05.alloc
+    alignas(kSwizzleAtomBytes) uint8_t q1[kColumns * kDepth];   // operand B of odd tiles
+};
+
+// ---- one tile variant; rows of LIDX_SM100_SCORE_VARIANTS
+template <int kHeads_, int kTokens_>
+struct Tile {
+    static constexpr int kHeads = kHeads_;
+    static constexpr int kTokens = kTokens_;
+    static constexpr int kColumns = kHeads * kTokens;               // MMA N
+    static constexpr int kTmemColumns = kColumns <= 32 ? 32 : kColumns <= 64 ? 64 : 128;   // a power of two
+    using SharedLayout = Shared<kColumns>;
+    static constexpr int kSharedBytes = sizeof(SharedLayout);
+    static constexpr int kSharedBytesDecode = offsetof(SharedLayout, q1);   // launches with one token tile
+    static constexpr int kQBytes = kColumns * kDepth;               // bytes of a Q tile = its expect_tx
+
+    static_assert(kColumns % 32 == 0 && kColumns <= 128, "drained in blocks of 32 columns; one thread stores one q_scale");
+    static_assert(kColumns % 16 == 0, "MMA N for M = 128");
+    static_assert(kHeads % 4 == 0, "q_scale is read four at a time");
+    static_assert(offsetof(SharedLayout, q0) % kSwizzleAtomBytes == 0 && offsetof(SharedLayout, q1) % kSwizzleAtomBytes == 0);
+    static_assert(offsetof(SharedLayout, q_scale) % 16 == 0);
+};
+
+// ---- TMEM column map, relative to the allocation: one stage
+// columns 0 .. kColumns - 1: S[key = lane, token * heads + head], fp32
+inline constexpr int kTmemColumnS = 0;
+
+// Launch sizes as plain numbers, for tables.
+struct LaunchShape {
+    int heads, tile_tokens, columns, tmem_columns, threads, shared_bytes, shared_bytes_decode;
+};
+template <int kHeads, int kTokens>
+constexpr LaunchShape launch_shape() {
+    using T = Tile<kHeads, kTokens>;
+    return {kHeads, kTokens, T::kColumns, T::kTmemColumns, kThreads, T::kSharedBytes, T::kSharedBytesDecode};
+}
+
+}  // namespace lidx::sm100_score
