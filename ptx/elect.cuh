@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Warp-wide election and exchange, and the CTA barrier.
+#pragma once
+#include <cstdint>
+
+#include "ptx/types.h"
+
+namespace lidx::ptx {
+
+inline constexpr uint32_t kFullMask = 0xffffffffu;
+
+// elect.sync d|p, membermask;                   PTX ISA 8.0, sm_90 (9.7.13.14)
+// The same lane is elected for the same mask every time.
+LIDX_PTX bool elect_sync(uint32_t membermask) {
+    uint32_t elected;
+    asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, %1;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(elected) : "r"(membermask));
+    return elected != 0;
+}
+
+// shfl.sync.idx.b32 d, a, b, c, membermask;     PTX ISA 6.0, sm_30 (9.7.9.6)
+// Lane `lane` of the whole warp gives its a to all; c = 0x1f: no segments.
+LIDX_PTX uint32_t shfl_sync_idx(uint32_t a, uint32_t lane, uint32_t membermask) {
+    uint32_t d;
+    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, %3;" : "=r"(d) : "r"(a), "r"(lane), "r"(membermask));
+    return d;
+}
+
+// bar.warp.sync membermask;                     PTX ISA 6.0, sm_30 (9.7.13.2)
+LIDX_PTX void bar_warp_sync(uint32_t membermask) { asm volatile("bar.warp.sync %0;" ::"r"(membermask) : "memory"); }
+
+// barrier{.cta}.sync{.aligned} a{, b};  bar.sync a is barrier.cta.sync.aligned a;    PTX ISA 1.0, all targets (9.7.13.1)
+// All threads of the CTA, barrier 0.
+LIDX_PTX void bar_sync() { asm volatile("bar.sync 0;" ::: "memory"); }
+
+}  // namespace lidx::ptx

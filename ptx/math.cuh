@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// fp32 arithmetic with its rounding spelled out, so that nothing is contracted or flushed (PTX ISA 9.7.3). All functions are
+// pure: not volatile. Subnormals are kept; a NaN result is the canonical 0x7fffffff.
+#pragma once
+#include <cstdint>
+
+#include "ptx/types.h"
+
+namespace lidx::ptx {
+
+// fma.rnd{.ftz}{.sat}.f32 d, a, b, c;           PTX ISA 2.0, sm_20 (9.7.3.6)
+LIDX_PTX float fma_rn_f32(float a, float b, float c) {
+    float d;
+    asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(d) : "f"(a), "f"(b), "f"(c));
+    return d;
+}
+
+// add{.rnd}{.ftz}{.sat}.f32 d, a, b;            PTX ISA 1.0, all targets (9.7.3.3)
+LIDX_PTX float add_rn_f32(float a, float b) {
+    float d;
+    asm("add.rn.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+    return d;
+}
+
+// mul{.rnd}{.ftz}{.sat}.f32 d, a, b;            PTX ISA 1.0, all targets (9.7.3.5)
+LIDX_PTX float mul_rn_f32(float a, float b) {
+    float d;
+    asm("mul.rn.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+    return d;
+}
+
+// max{.ftz}{.NaN}{.xorsign.abs}.f32 d, a, b;    .NaN: PTX ISA 7.0, sm_80 (9.7.3.12)
+// NaN if a or b is; max(-0, +0) = +0.
+LIDX_PTX float max_nan_f32(float a, float b) {
+    float d;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+    return d;
+}
+
+// abs{.ftz}.f32 d, a;                           PTX ISA 1.0, all targets (9.7.3.9)
+LIDX_PTX float abs_f32(float a) {
+    float d;
+    asm("abs.f32 %0, %1;" : "=f"(d) : "f"(a));
+    return d;
+}
+
+// mov.b64 d, {a, b};                            PTX ISA 1.0, all targets (9.7.9.4): a in bits 31..0
+LIDX_PTX F32x2 mov_b64(float a, float b) {
+    F32x2 d;
+    asm("mov.b64 %0, {%1, %2};" : "=l"(d.bits) : "f"(a), "f"(b));
+    return d;
+}
+
+// mov.b64 {d, e}, a;                            PTX ISA 1.0, all targets (9.7.9.4)
+LIDX_PTX void mov_b64(float& d, float& e, F32x2 a) { asm("mov.b64 {%0, %1}, %2;" : "=f"(d), "=f"(e) : "l"(a.bits)); }
+
+// fma.rnd{.ftz}.f32x2 d, a, b, c;               PTX ISA 8.6, sm_100 (9.7.3.6)
+LIDX_PTX F32x2 fma_rn_f32x2(F32x2 a, F32x2 b, F32x2 c) {
+    F32x2 d;
+    asm("fma.rn.f32x2 %0, %1, %2, %3;" : "=l"(d.bits) : "l"(a.bits), "l"(b.bits), "l"(c.bits));
+    return d;
+}
+
+// add{.rnd}{.ftz}.f32x2 d, a, b;                PTX ISA 8.6, sm_100 (9.7.3.3)
+LIDX_PTX F32x2 add_rn_f32x2(F32x2 a, F32x2 b) {
+    F32x2 d;
+    asm("add.rn.f32x2 %0, %1, %2;" : "=l"(d.bits) : "l"(a.bits), "l"(b.bits));
+    return d;
+}
+
+// mul{.rnd}{.ftz}.f32x2 d, a, b;                PTX ISA 8.6, sm_100 (9.7.3.5)
+LIDX_PTX F32x2 mul_rn_f32x2(F32x2 a, F32x2 b) {
+    F32x2 d;
+    asm("mul.rn.f32x2 %0, %1, %2;" : "=l"(d.bits) : "l"(a.bits), "l"(b.bits));
+    return d;
+}
+
+}  // namespace lidx::ptx

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads and stores with their state space (PTX ISA 9.7.9.8, 9.7.9.9, 9.7.9.11).
+#pragma once
+#include <cstdint>
+
+#include "ptx/types.h"
+
+namespace lidx::ptx {
+
+// cvta.to.space.size p, a;  cvta.to.shared.u64, narrowed       PTX ISA 2.0, sm_20 (9.7.9.20)
+LIDX_PTX SharedAddr cvta_to_shared(const void* a) { return {static_cast<uint32_t>(__cvta_generic_to_shared(a))}; }
+
+// ld.global{.cop}.nc.type d, [a];               PTX ISA 3.1, sm_32 (9.7.9.9)
+// For data that no thread writes while the kernel runs: pure, so not volatile.
+LIDX_PTX int32_t ld_global_nc_s32(const void* a) {
+    int32_t d;
+    asm("ld.global.nc.s32 %0, [%1];" : "=r"(d) : "l"(a));
+    return d;
+}
+LIDX_PTX float ld_global_nc_f32(const void* a) {
+    float d;
+    asm("ld.global.nc.f32 %0, [%1];" : "=f"(d) : "l"(a));
+    return d;
+}
+// ld.global{.cop}.nc.vec.type d, [a];  .vec = { .v4 }: 16-byte aligned
+LIDX_PTX U32x4 ld_global_nc_v4_u32(const void* a) {
+    U32x4 d;
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(d.x), "=r"(d.y), "=r"(d.z), "=r"(d.w) : "l"(a));
+    return d;
+}
+
+// st{.weak}{.ss}.type [a], b;                   PTX ISA 1.0, all targets (9.7.9.11)
+LIDX_PTX void st_global_f32(void* a, float b) { asm volatile("st.global.f32 [%0], %1;" ::"l"(a), "f"(b) : "memory"); }
+LIDX_PTX void st_global_u32(void* a, uint32_t b) { asm volatile("st.global.u32 [%0], %1;" ::"l"(a), "r"(b) : "memory"); }
+LIDX_PTX void st_shared_f32(SharedAddr a, float b) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(a.value), "f"(b) : "memory"); }
+
+// st{.weak}{.ss}.vec.type [a], b;  .vec = { .v4 }: 16-byte aligned      PTX ISA 1.0, all targets (9.7.9.11)
+LIDX_PTX void st_shared_v4_f32(SharedAddr a, F32x4 b) {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(a.value), "f"(b.x), "f"(b.y), "f"(b.z), "f"(b.w) : "memory");
+}
+
+// ld{.weak}{.ss}.type d, [a];                   PTX ISA 1.0, all targets (9.7.9.8)
+LIDX_PTX uint32_t ld_shared_u32(SharedAddr a) {
+    uint32_t d;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(d) : "r"(a.value) : "memory");
+    return d;
+}
+LIDX_PTX float ld_shared_f32(SharedAddr a) {
+    float d;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(d) : "r"(a.value) : "memory");
+    return d;
+}
+
+// ld{.weak}{.ss}.vec.type d, [a];  .vec = { .v4, .v2 }: aligned to the whole     PTX ISA 1.0, all targets (9.7.9.8)
+LIDX_PTX F32x4 ld_shared_v4_f32(SharedAddr a) {
+    F32x4 d;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(d.x), "=f"(d.y), "=f"(d.z), "=f"(d.w) : "r"(a.value) : "memory");
+    return d;
+}
+LIDX_PTX void ld_shared_v2_b64(F32x2& d0, F32x2& d1, SharedAddr a) {
+    asm volatile("ld.shared.v2.b64 {%0, %1}, [%2];" : "=l"(d0.bits), "=l"(d1.bits) : "r"(a.value) : "memory");
+}
+
+}  // namespace lidx::ptx
