@@ -43,7 +43,7 @@ typedef enum lidx_status {
     LIDX_ERR_VALUE = 102,            /* a field is outside its limits */
     LIDX_ERR_ALIGNMENT = 103,        /* a pointer or stride is not aligned as documented */
     LIDX_ERR_WORKSPACE = 104,        /* workspace missing or too small */
-    LIDX_ERR_NO_DRIVER = 200,        /* the driver library could not be loaded or lacks a symbol */
+    LIDX_ERR_NO_DRIVER = 200,        /* the driver library could not be loaded, lacks a symbol or cannot start */
     LIDX_ERR_NO_DEVICE = 201,        /* no device, or none that a kernel of this library serves */
     LIDX_ERR_NO_CONTEXT = 202,       /* no CUDA context is current, or another than the one opened with */
     LIDX_ERR_UNSUPPORTED = 300,      /* no kernel serves this shape on this device; the text says what exists */

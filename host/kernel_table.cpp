@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/kernel_table.h"
+
+#include <climits>
+
+#include "kernel/generic_score_layout.h"
+#include "kernel/sm100_score_layout.h"
+#include "kernel/variants.h"
+
+namespace lidx {
+
+namespace {
+
+// sm_100f code runs on every compute capability 10.x (PTX ISA, .target: family-specific targets).
+#define LIDX_ROW(symbol, heads, depth, tokens)                                                                   \
+    KernelRow{#symbol, "sm100_score", "sm_100f", LIDX_ARITHMETIC_SM100, 100, 109, "10.x", Operands::kTensorMaps, \
+              heads, depth, false, tokens, sm100_score::kThreads,                                                \
+              sm100_score::launch_shape<heads, tokens>().shared_bytes,                                           \
+              sm100_score::launch_shape<heads, tokens>().shared_bytes_decode,                                    \
+              sm100_score::launch_shape<heads, tokens>().tmem_columns},
+#define LIDX_GENERIC_ROW(symbol, heads, depth, tokens)                                                             \
+    KernelRow{#symbol, "generic_score", "sm_80,sm_90,sm_100,sm_120", LIDX_ARITHMETIC_FP32, 80, INT_MAX,            \
+              "8.0 or later", Operands::kPointers, heads, depth, true, tokens, generic_score::kThreads,            \
+              generic_score::kDynamicSharedBytes, generic_score::kDynamicSharedBytes, 0},
+constexpr KernelRow kRows[] = {LIDX_SM100_SCORE_VARIANTS(LIDX_ROW) LIDX_GENERIC_SCORE_VARIANTS(LIDX_GENERIC_ROW)};
+#undef LIDX_ROW
+#undef LIDX_GENERIC_ROW
+static_assert(sizeof(kRows) == kKernelCount * sizeof(KernelRow), "kKernelCount is the number of rows in variants.h");
+
+}  // namespace
+
+std::span<const KernelRow, kKernelCount> kernel_rows() { return kRows; }
+
+std::string kernel_summary(const KernelRow& row) {
+    const std::string heads = row.heads != 0 ? std::to_string(row.heads) : "1 to " + std::to_string(kMaxHeads);
+    const std::string depth = row.depth != 0 ? std::to_string(row.depth)
+                                             : "a multiple of " + std::to_string(generic_score::kDepthStep) + " up to " +
+                                                   std::to_string(kMaxDepth);
+    return std::string(row.symbol) + " (heads " + heads + ", depth " + depth +
+           (row.any_page_size ? ", any page size" : ", page size 16, 32, 64, 128, 256 or contiguous") +
+           ", compute capability " + row.capability_text + ")";
+}
+
+std::string kernel_summaries() {
+    std::string text;
+    for (const KernelRow& row : kRows) text += (text.empty() ? "" : "; ") + kernel_summary(row);
+    return text;
+}
+
+std::string kernel_symbols() {
+    std::string text;
+    for (const KernelRow& row : kRows) text += (text.empty() ? "" : ", ") + std::string(row.symbol);
+    return text;
+}
+
+std::string capability_string(int compute_capability) {
+    return std::to_string(compute_capability / 10) + "." + std::to_string(compute_capability % 10);
+}
+
+}  // namespace lidx

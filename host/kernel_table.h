@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of kernel/variants.h as the host sees them: what each kernel serves and how it is launched.
+#pragma once
+#include <lidx.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace lidx {
+
+enum class Operands { kPointers, kTensorMaps };  // kernel parameters (ScoreParams) or (k_map, q_map, ScoreParams)
+
+struct KernelRow {
+    const char* symbol;
+    const char* source;              // stem of kernel/*.cu, and the name of its fatbin
+    const char* architectures;       // of its cubins
+    lidx_arithmetic arithmetic;
+    int capability_min;              // major * 10 + minor, inclusive
+    int capability_max;
+    const char* capability_text;
+    Operands operands;
+    int heads;                       // 0: 1 .. kMaxHeads
+    int depth;                       // 0: multiples of 16 up to kMaxDepth
+    bool any_page_size;              // false: 16, 32, 64, 128, 256 and contiguous
+    int tile_tokens;
+    int threads;
+    int shared_bytes;                // dynamic
+    int shared_bytes_decode;         // dynamic, launches in which no CTA meets a second token tile
+    int tmem_columns;
+};
+
+inline constexpr size_t kKernelCount = 4;
+std::span<const KernelRow, kKernelCount> kernel_rows();  // in order of preference
+
+constexpr bool runs_on(const KernelRow& row, int compute_capability) {
+    return compute_capability >= row.capability_min && compute_capability <= row.capability_max;
+}
+
+// "sm100_score_h64 (heads 64, depth 128, page sizes 16, 32, 64, 128, 256 or contiguous, compute capability 10.x)"
+std::string kernel_summary(const KernelRow& row);
+// Every kernel's summary, and every kernel's symbol.
+std::string kernel_summaries();
+std::string kernel_symbols();
+
+// 103 -> "10.3"
+std::string capability_string(int compute_capability);
+
+}  // namespace lidx

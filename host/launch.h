@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a plan and pointers to a kernel launch.
+#pragma once
+#include <lidx.h>
+
+#include "host/context.h"
+#include "host/plan.h"
+
+namespace lidx {
+
+// Validates the pointers, encodes the tensor maps on the stack and launches. Allocates nothing unless it fails.
+void enqueue_score(const lidx_context& context, const lidx_plan& plan, const lidx_score_args& args, CUstream stream);
+
+}  // namespace lidx

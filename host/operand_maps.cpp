@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/operand_maps.h"
+
+#include <algorithm>
+#include <string>
+
+#include "host/status.h"
+
+namespace lidx {
+
+namespace {
+
+// Codes travel as bytes; the 128-byte rows are swizzled over 1024-byte groups of eight, as the MMA's shared-memory
+// descriptors expect them. Whatever lies beyond the tensor arrives as zeros and still counts as bytes transferred.
+template <int kRank>
+CUtensorMap encode(const Driver& driver, const char* what, const void* base, const cuuint64_t (&dims)[kRank],
+                   const cuuint64_t (&strides_bytes)[kRank - 1], const cuuint32_t (&box)[kRank]) {
+    cuuint32_t element_strides[kRank];
+    std::fill(element_strides, element_strides + kRank, 1u);
+    CUtensorMap map;
+    const CUresult result = driver.cuTensorMapEncodeTiled(
+        &map, CU_TENSOR_MAP_DATA_TYPE_UINT8, kRank, const_cast<void*>(base), dims, strides_bytes, box, element_strides,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (result != CUDA_SUCCESS) {
+        std::string text = std::string("cuTensorMapEncodeTiled of ") + what + ", dims";
+        for (const cuuint64_t dim : dims) text += " " + std::to_string(dim);
+        text += ", strides";
+        for (const cuuint64_t stride : strides_bytes) text += " " + std::to_string(stride);
+        text += ", box";
+        for (const cuuint32_t edge : box) text += " " + std::to_string(edge);
+        fail(LIDX_ERR_DRIVER, text + ": " + driver_result_text(driver, result), result);
+    }
+    return map;
+}
+
+}  // namespace
+
+CUtensorMap encode_k_map(const Driver& driver, const lidx_plan& plan, const void* k_base) {
+    const auto depth = static_cast<cuuint64_t>(plan.params.depth);
+    const auto slots = static_cast<cuuint64_t>(plan.params.page_size);
+    const auto box_slots = static_cast<cuuint32_t>(plan.contiguous ? kTileKeys : std::min(plan.params.page_size, kTileKeys));
+    return encode<3>(driver, "k", k_base, {depth, slots, static_cast<cuuint64_t>(plan.params.num_pages)},
+                     {depth, static_cast<cuuint64_t>(plan.params.k_page_stride)},
+                     {static_cast<cuuint32_t>(depth), box_slots, 1});
+}
+
+CUtensorMap encode_q_map(const Driver& driver, const lidx_plan& plan, const void* q) {
+    const auto depth = static_cast<cuuint64_t>(plan.params.depth);
+    const auto rows = static_cast<cuuint64_t>(plan.params.rows) * static_cast<cuuint64_t>(plan.params.heads);
+    const auto box_rows = static_cast<cuuint32_t>(plan.kernel->tile_tokens * plan.params.heads);
+    return encode<2>(driver, "q", q, {depth, rows}, {depth}, {static_cast<cuuint32_t>(depth), box_rows});
+}
+
+}  // namespace lidx
