@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The readers of tools/sass on listings written by hand in the tools' format, every number counted by eye."""
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "tools", "sass"))
+import sass_listing
+
+USAGE = """
+Resource usage:
+ Common:
+  GLOBAL:0
+ Function first:
+  REG:40 STACK:16 SHARED:1024 LOCAL:8 CONSTANT[0]:908 TEXTURE:0 SURFACE:0 SAMPLER:0
+ Function second:
+  REG:8 STACK:0 SHARED:0 LOCAL:0 CONSTANT[0]:904 TEXTURE:0 SURFACE:0 SAMPLER:0
+"""
+
+LISTING = """
+	.target	sm_100
+
+//--------------------- .nv.info.first          --------------------------
+	.section	.nv.info.first,"",@"SHT_CUDA_INFO"
+	.align	4
+        /*0000*/ 	.byte	0x04, 0x2f
+
+//--------------------- .text.first             --------------------------
+	.section	.text.first,"ax",@progbits
+first:
+.text.first:
+        /*0000*/                   LDC R1, c[0x0][0x37c] ;
+        /*0010*/               @P0 EXIT ;
+        /*0020*/              @!UP1 UTMALDG.3D [UR8], [UR4], desc[UR6] ;
+        /*0030*/                   UTCQMMA gdesc[UR4], gdesc[UR6], tmem[UR8], tmem[UR10], idesc[UR11], !UPT ;
+        /*0040*/                   UTCQMMA gdesc[UR4], gdesc[UR6], tmem[UR8], tmem[UR10], idesc[UR11], UPT ;
+        /*0050*/                   LDTM.x32 R4, tmem[UR4] ;
+        /*0060*/                   FADD2 R4, R4.F32x2.HI_LO, |R4|.F32x2.HI_LO ;
+        /*0070*/                   BRA `(.L_x_1) ;
+        /*0080*/                   NOP ;
+        /*0090*/                   EXIT ;
+.L_x_0:
+        /*00a0*/                   BRA `(.L_x_0);
+        /*00b0*/                   NOP;
+        /*00c0*/                   NOP;
+
+//--------------------- .nv.constant0.first     --------------------------
+	.section	.nv.constant0.first,"a",@progbits
+        /*0000*/ 	.byte	0x00, 0x00
+
+	.section	.text.second,"ax",@progbits
+.text.second:
+        /*0000*/                   STL [R1], R2 ;
+        /*0010*/                   EXIT ;
+"""
+
+
+class Listing(unittest.TestCase):
+    def test_usage(self):
+        self.assertEqual(sass_listing.parse_usage(USAGE), {
+            "first": {"registers": 40, "stack": 16, "shared": 1024, "local": 8},
+            "second": {"registers": 8, "stack": 0, "shared": 0, "local": 0}})
+
+    def test_counts_leave_out_padding_and_data(self):
+        counts = sass_listing.parse_listing(LISTING)
+        self.assertEqual(dict(counts["first"]), {"LDC": 1, "EXIT": 2, "UTMALDG": 1, "UTCQMMA": 2, "LDTM": 1, "FADD2": 1, "BRA": 1, "NOP": 1})
+        self.assertEqual(dict(counts["second"]), {"STL": 1, "EXIT": 1})
+
+
+class Limits(unittest.TestCase):
+    KERNELS = {("a.cubin", "k"): {"registers": 40, "UTCQMMA": 4, "STL": 0}}
+
+    def broken(self, text):
+        return sass_listing.violations(sass_listing.parse_limits(text), self.KERNELS)
+
+    def test_held(self):
+        self.assertEqual(self.broken("# comment\na.* k registers <= 40\n* * UTCQMMA >= 4 # four steps\n* * LDL == 0\n"), [])
+
+    def test_one_above_each_limit_is_reported(self):
+        self.assertEqual(self.broken("a.* k registers <= 39\n* k UTCQMMA >= 5\n* k STL == 1\n"), [
+            "a.cubin k: STL is 0, limit == 1 (line 3)",
+            "a.cubin k: UTCQMMA is 4, limit >= 5 (line 2)",
+            "a.cubin k: registers is 40, limit <= 39 (line 1)"])
+
+    def test_row_without_kernel_and_kernel_without_row(self):
+        self.assertEqual(self.broken("b.* k registers <= 40\n"),
+                         ["a.cubin k: no line limits its registers", "line 1: no kernel matches b.* k"])
+
+    def test_malformed_row(self):
+        for text in ("a b registers <= x", "a b registers < 3", "a b registers <="):
+            with self.assertRaises(ValueError):
+                sass_listing.parse_limits(text)
+
+
+if __name__ == "__main__":
+    unittest.main()
