@@ -21,11 +21,15 @@ uint64_t mbarrier_pack(const MbarrierState& state);
 // initialised ...). completed tells whether the phase just completed.
 std::string mbarrier_init(uint64_t* word, uint32_t count);
 std::string mbarrier_inval(uint64_t* word);
-std::string mbarrier_expect_tx(uint64_t* word, uint32_t bytes);
+// completed (may be null): true where transactions had completed early and the expect-tx was the last thing missing.
+std::string mbarrier_expect_tx(uint64_t* word, uint32_t bytes, bool* completed = nullptr);
 std::string mbarrier_complete_tx(uint64_t* word, uint32_t bytes, bool* completed);
 // arrive; drop also lowers expected. *token is the phase state before the arrive (the state operand).
 std::string mbarrier_arrive(uint64_t* word, uint32_t count, bool drop, uint64_t* token, bool* completed);
+// The increment of cp.async.mbarrier.arrive without .noinc.
+std::string mbarrier_add_pending(uint64_t* word, uint32_t count);
 bool mbarrier_test_parity(uint64_t word, uint32_t parity);  // (phase & 1) != parity
 bool mbarrier_test_token(uint64_t word, uint64_t token);
+uint32_t mbarrier_pending_count(uint64_t token);            // mbarrier.pending_count
 
 }  // namespace ptxemu

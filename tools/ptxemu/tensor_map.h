@@ -17,7 +17,8 @@ struct TensorMapArgs {
     uint32_t element_strides[5] = {};
     uint32_t interleave = 0, swizzle = 0, l2_promotion = 0, oob_fill = 0;
 };
-int tensor_data_type_bytes(uint32_t data_type);   // 0 if unknown
+int tensor_data_type_bits(uint32_t data_type);    // 0 if unknown
+int tensor_data_type_bytes(uint32_t data_type);   // 0 if unknown or a packed 4-bit or 6-bit type
 
 // True if the driver would accept the arguments; otherwise *why names the argument, its value and the limit.
 bool tensor_map_check(const TensorMapArgs& args, std::string* why);
