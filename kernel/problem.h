@@ -4,6 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#if defined(__CUDACC__)
+#define LIDX_HOST_DEVICE __host__ __device__
+#else
+#define LIDX_HOST_DEVICE
+#endif
+
 namespace lidx {
 
 inline constexpr int kTileKeys = 128;     // keys per CTA tile: MMA M, and the 128 TMEM lanes that four warps drain

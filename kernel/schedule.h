@@ -8,12 +8,6 @@
 
 #include "kernel/problem.h"
 
-#if defined(__CUDACC__)
-#define LIDX_HOST_DEVICE __host__ __device__
-#else
-#define LIDX_HOST_DEVICE
-#endif
-
 namespace lidx {
 
 // gridDim.y and gridDim.z end at 65535 (CUDA C++ Programming Guide, compute capabilities).
@@ -40,10 +34,13 @@ struct TileRange {
     int32_t begin, end;   // token tiles [begin, end) of one request
 };
 
-// The tiles of one slice: sizes differ by at most one, and a request with fewer tiles than slices leaves some empty.
+// The tiles of one slice: sizes differ by at most one, the larger first; a request with fewer tiles than slices leaves
+// the last slices empty.
 LIDX_HOST_DEVICE constexpr TileRange slice_tiles(int32_t tiles, uint32_t slice, uint32_t slices) {
-    return {static_cast<int32_t>(static_cast<int64_t>(tiles) * slice / slices),
-            static_cast<int32_t>(static_cast<int64_t>(tiles) * (slice + 1) / slices)};
+    const auto index = static_cast<int32_t>(slice), count = static_cast<int32_t>(slices);
+    const int32_t each = tiles / count, rest = tiles % count;
+    const int32_t begin = each * index + (index < rest ? index : rest);
+    return {begin, begin + each + (index < rest ? 1 : 0)};
 }
 
 // Most tiles that one CTA can meet; 1 means that the launch never reaches the second Q buffer.

@@ -17,11 +17,15 @@ inline constexpr int kMmaK = 32;                    // depth of one tcgen05.mma 
 // ---- tensor maps (cuTensorMapEncodeTiled), both UINT8, SWIZZLE_128B, no interleave, element strides 1, zero fill
 // K: dims {128, page_size, num_pages}, strides {128, k_page_stride}, box {kDepth, k_box_slots(page_size), 1}
 // Q: dims {128, rows * heads},         strides {128},                box {kDepth, tile_tokens * heads}
-constexpr int k_box_slots(int64_t page_size) { return page_size < kTileKeys ? static_cast<int>(page_size) : kTileKeys; }
+LIDX_HOST_DEVICE constexpr int k_box_slots(int64_t page_size) {
+    return page_size < kTileKeys ? static_cast<int>(page_size) : kTileKeys;
+}
 // Paged caches need pages of these sizes: a tile is a whole number of boxes and each box starts at 2048 bytes or more.
 constexpr bool page_size_fits(int64_t page_size) {
     return page_size == 16 || page_size == 32 || page_size == 64 || page_size == 128 || page_size == 256;
 }
+// The row coordinate of the Q map is a signed 32-bit number.
+constexpr bool rows_fit(int64_t rows, int64_t heads) { return rows >= 0 && rows * heads <= INT32_MAX; }
 // The page coordinate of a box that must not be read (beyond the length, or an illegal page id): out of bounds, so it is
 // zero-filled and still completes its full byte count.
 inline constexpr int32_t kDeadPage = -1;
