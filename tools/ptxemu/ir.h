@@ -53,7 +53,7 @@ struct Operand {
     uint32_t reg = 0;            // index into Function::registers
     uint64_t bits = 0;
     int64_t offset = 0;
-    std::string name;
+    std::string name;            // kRegister too: as written
     std::vector<Operand> elements;
     bool has_pair = false;       // `p|q` destinations (setp, shfl, elect ...): elements = {p, q}, kind kVector; a part
                                  // may be kSink
@@ -62,7 +62,7 @@ struct Operand {
 // opcode: the first dotted word ("ld", "setp", "shfl", "bar", "fence", "elect", "griddepcontrol" ...), except for the
 // families whose members are different instructions. There it holds the words that name the member:
 //   tcgen05.X  wgmma.X  mbarrier.X  tensormap.X  clusterlaunchcontrol.X  multimem.X
-//   (X one word: "tcgen05.wait::ld", "mbarrier.arrive", whose modifiers then begin with "expect_tx" where it is written)
+//   (X one word: "tcgen05.wait::ld"; "mbarrier.arrive", the modifiers of which then begin with a written "expect_tx")
 //   barrier.cluster.arrive/wait  cp.async  cp.async.{commit_group,wait_group,wait_all,bulk}  cp.async.mbarrier.arrive
 //   cp.async.bulk.{tensor,prefetch,commit_group,wait_group}  cp.async.bulk.prefetch.tensor
 //   cp.reduce.async.bulk  cp.reduce.async.bulk.tensor
@@ -75,6 +75,7 @@ struct Instruction {
     bool has_guard = false;              // @p / @!p
     bool guard_negated = false;
     uint32_t guard = 0;                  // register index
+    std::string guard_name;              // as written, for text()
     int line = 0;                        // 1-based line in the PTX text
     int source_file = 0;                 // .loc: index into Module::source_files, 0 where unknown
     int source_line = 0;
