@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Sums the cases of meson's test logs (testlog-*.json) and prints `N passed, N failed` as its last line; exit 1 when
-anything failed or nothing ran. A case is a Catch2 test case, a Python unittest method or a row of check; a program that prints no
-such sum is one case. A program that meson calls failed counts at least one failure, whatever it printed."""
+anything failed or nothing ran. A case is a Catch2 test case, a Python unittest method or a row of check; a program
+that prints no such sum is one case. A program that meson calls failed counts at least one failure, whatever it
+printed."""
 import json
 import re
 import sys

@@ -63,7 +63,8 @@ class Listing(unittest.TestCase):
 
     def test_counts_leave_out_padding_and_data(self):
         counts = sass_listing.parse_listing(LISTING)
-        self.assertEqual(dict(counts["first"]), {"LDC": 1, "EXIT": 2, "UTMALDG": 1, "UTCQMMA": 2, "LDTM": 1, "FADD2": 1, "BRA": 1, "NOP": 1})
+        self.assertEqual(dict(counts["first"]), {"LDC": 1, "EXIT": 2, "UTMALDG": 1, "UTCQMMA": 2, "LDTM": 1,
+                                                 "FADD2": 1, "BRA": 1, "NOP": 1})
         self.assertEqual(dict(counts["second"]), {"STL": 1, "EXIT": 1})
 
 
@@ -74,7 +75,8 @@ class Limits(unittest.TestCase):
         return sass_listing.violations(sass_listing.parse_limits(text), self.KERNELS)
 
     def test_held(self):
-        self.assertEqual(self.broken("# comment\na.* k registers <= 40\n* * UTCQMMA >= 4 # four steps\n* * LDL == 0\n"), [])
+        text = "# comment\na.* k registers <= 40\n* * UTCQMMA >= 4 # four steps\n* * LDL == 0\n"
+        self.assertEqual(self.broken(text), [])
 
     def test_one_above_each_limit_is_reported(self):
         self.assertEqual(self.broken("a.* k registers <= 39\n* k UTCQMMA >= 5\n* k STL == 1\n"), [
