@@ -16,7 +16,8 @@ class Count(unittest.TestCase):
     def test_catch2(self):
         self.assertEqual(self.of("OK", "====\nAll tests passed (1234 assertions in 17 test cases)\n"), (17, 0, 0))
         self.assertEqual(self.of("OK", "All tests passed (1 assertion in 1 test case)\n"), (1, 0, 0))
-        self.assertEqual(self.of("FAIL", "test cases:  5 |  3 passed | 2 failed\nassertions: 9 | 7 passed | 2 failed\n"),
+        self.assertEqual(self.of("FAIL",
+                                 "test cases:  5 |  3 passed | 2 failed\nassertions: 9 | 7 passed | 2 failed\n"),
                          (3, 2, 0))
         self.assertEqual(self.of("FAIL", "test cases: 2 | 2 failed\n"), (0, 2, 0))
 

@@ -89,7 +89,8 @@ class Embedded(unittest.TestCase):
         for path in SHIPPED:
             data = read(path)
             if path.endswith(".ptx"):
-                self.assertIn(ptx_lines(data), [ptx_lines(image.payload) for image in images if image.kind == "ptx"], path)
+                texts = [ptx_lines(image.payload) for image in images if image.kind == "ptx"]
+                self.assertIn(ptx_lines(data), texts, path)
             else:
                 # fatbinary pads images with zeros to a multiple of eight.
                 self.assertTrue(any(image.payload.startswith(data) and not image.payload[len(data):].strip(b"\0")
@@ -97,7 +98,9 @@ class Embedded(unittest.TestCase):
 
     def test_no_path_of_this_machine(self):
         home = os.path.expanduser("~")
-        roots = {os.path.realpath(SOURCE_ROOT), os.path.realpath(BUILD_ROOT)} | ({home} if len(home) > 1 else set())
+        roots = {os.path.realpath(SOURCE_ROOT), os.path.realpath(BUILD_ROOT)}
+        if len(home) > 1:
+            roots.add(home)
         for path in [*SHIPPED, LIBRARY]:
             data = read(path)
             for root in roots:

@@ -35,7 +35,8 @@ class Headers(unittest.TestCase):
                                               "-pedantic-errors", "-fsyntax-only"), "")
 
     def test_a_broken_header_is_seen(self):
-        self.assertNotEqual(compile_text(CC, "c", "c99", "#include <lidx.h>\nlidx_statu broken;\n", "-fsyntax-only"), "")
+        broken = "#include <lidx.h>\nlidx_statu broken;\n"
+        self.assertNotEqual(compile_text(CC, "c", "c99", broken, "-fsyntax-only"), "")
 
     def test_internal_headers_alone(self):
         seen = 0
