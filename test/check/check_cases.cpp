@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "check_cases.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <initializer_list>
+#include <iterator>
+#include <set>
+#include <utility>
+
+namespace check {
+
+namespace {
+
+constexpr const char* kLayoutNames[] = {"block-split", "split-pool", "contiguous"};
+constexpr const char* kValuesNames[] = {"lattice", "normal", "codes", "special"};
+constexpr const char* kSituationNames[] = {"plain", "ragged",      "slack",     "dead",
+                                           "lengths", "zero-tokens", "bad-pages", "overrun"};
+
+constexpr int kTokens[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+constexpr int kKeys[] = {1, 2, 127, 128, 129, 501, 600, 722, 723, 8192, 8300};
+constexpr int kBatches[] = {1, 2, 3, 5};
+
+struct Place {
+    int page_size;
+    Layout layout;
+};
+constexpr Place kTensorPlaces[] = {
+    {16, Layout::kBlockSplit}, {32, Layout::kBlockSplit}, {64, Layout::kBlockSplit}, {128, Layout::kBlockSplit},
+    {256, Layout::kBlockSplit}, {16, Layout::kSplitPool}, {32, Layout::kSplitPool},  {64, Layout::kSplitPool},
+    {128, Layout::kSplitPool}, {256, Layout::kSplitPool}, {0, Layout::kContiguous}};
+constexpr Place kGenericPlaces[] = {
+    {1, Layout::kBlockSplit},  {3, Layout::kBlockSplit},   {7, Layout::kBlockSplit},   {16, Layout::kBlockSplit},
+    {64, Layout::kBlockSplit}, {256, Layout::kBlockSplit}, {1, Layout::kSplitPool},    {3, Layout::kSplitPool},
+    {7, Layout::kSplitPool},   {32, Layout::kSplitPool},   {128, Layout::kSplitPool},  {0, Layout::kContiguous}};
+
+struct Shape {
+    const char* kernel;
+    int heads, depth;
+};
+constexpr Shape kTensorShapes[] = {{"auto", 64, 128},
+                                   {"auto", 32, 128},
+                                   {"sm100_score_h64", 64, 128},
+                                   {"sm100_score_h32", 32, 128},
+                                   {"sm100_score_h32_t3", 32, 128}};
+constexpr Shape kGenericShapes[] = {{"auto", 1, 16},            {"auto", 3, 64},            {"auto", 8, 128},
+                                    {"generic_score", 32, 128}, {"generic_score", 64, 128}, {"auto", 128, 128},
+                                    {"auto", 64, 64},           {"auto", 128, 16},          {"auto", 32, 16}};
+
+constexpr Situation kSituations[] = {Situation::kPlain,   Situation::kRagged,     Situation::kSlack,
+                                     Situation::kDead,    Situation::kLengths,    Situation::kZeroTokens,
+                                     Situation::kBadPages, Situation::kOverrun};
+constexpr Values kValues[] = {Values::kLattice, Values::kNormal, Values::kCodes, Values::kSpecial};
+
+struct Finish {  // strides, flag and where the inputs end
+    int page_pad, score_pad;
+    bool check_flag, tight;
+};
+constexpr Finish kFinishes[] = {
+    {0, 0, false, false}, {16, 3, true, false}, {0, 5, true, true}, {208, 0, false, true}};
+
+// ---- the covering list ----
+
+// Dimensions of a row, in this order; a row holds an index into each table.
+enum Dimension { kShapeDim, kTokensDim, kBatchDim, kKeysDim, kPlaceDim, kSituationDim, kValuesDim, kFinishDim, kDims };
+using Row = std::array<int, kDims>;
+using Sizes = std::array<int, kDims>;
+
+Case case_of(const Row& row, const Shape* shapes, const Place* places, uint32_t seed) {
+    Case c;
+    c.kernel = shapes[row[kShapeDim]].kernel;
+    c.heads = shapes[row[kShapeDim]].heads;
+    c.depth = shapes[row[kShapeDim]].depth;
+    c.tokens = kTokens[row[kTokensDim]];
+    c.batch = kBatches[row[kBatchDim]];
+    c.keys = kKeys[row[kKeysDim]];
+    c.page_size = places[row[kPlaceDim]].page_size;
+    c.layout = places[row[kPlaceDim]].layout;
+    c.situation = kSituations[row[kSituationDim]];
+    c.values = kValues[row[kValuesDim]];
+    const Finish& finish = kFinishes[row[kFinishDim]];
+    c.page_pad = finish.page_pad;
+    c.score_pad = finish.score_pad;
+    c.check_flag = finish.check_flag;
+    c.tight = finish.tight;
+    c.seed = seed;
+    // Without a table there is no page id that could be bad.
+    if (c.situation == Situation::kBadPages && c.layout == Layout::kContiguous) c.situation = Situation::kLengths;
+    return c;
+}
+
+// Greedy pairwise cover: each row starts from a pair of values that no row has yet and takes, dimension by dimension, the
+// value that adds most new pairs among those whose cost stays allowed. Pairs that are too costly with every partner
+// are left out; missing_coverage() watches over single values.
+template <typename CostOf>
+std::vector<Row> pairwise_rows(const Sizes& sizes, CostOf cost_of, double max_cost) {
+    auto pair_id = [](int d0, int v0, int d1, int v1) { return ((d0 * 32 + v0) * kDims + d1) * 32 + v1; };
+    std::set<int> open;
+    for (int d0 = 0; d0 < kDims; ++d0)
+        for (int d1 = d0 + 1; d1 < kDims; ++d1)
+            for (int v0 = 0; v0 < sizes[d0]; ++v0)
+                for (int v1 = 0; v1 < sizes[d1]; ++v1) open.insert(pair_id(d0, v0, d1, v1));
+    std::vector<Row> rows;
+    int turn = 0;
+    while (!open.empty()) {
+        const int id = *open.begin();
+        const int second = id % (32 * kDims), first = id / (32 * kDims);
+        Row row;
+        row.fill(-1);
+        row[first / 32] = first % 32;
+        row[second / 32] = second % 32;
+        // Index 0 is each dimension's cheapest value, so an unset dimension counts as that.
+        auto cost = [&](Row r) {
+            for (int& v : r) v = std::max(v, 0);
+            return cost_of(r);
+        };
+        if (cost(row) <= max_cost) {
+            for (int d = 0; d < kDims; ++d) {
+                if (row[d] >= 0) continue;
+                int best = 0, best_gain = -1;
+                for (int i = 0; i < sizes[d]; ++i) {
+                    const int v = (i + turn) % sizes[d];  // ties rotate through the values
+                    Row candidate = row;
+                    candidate[d] = v;
+                    if (cost(candidate) > max_cost) continue;
+                    int gain = 0;
+                    for (int e = 0; e < kDims; ++e)
+                        if (e != d && row[e] >= 0)
+                            gain += static_cast<int>(e < d ? open.count(pair_id(e, row[e], d, v))
+                                                           : open.count(pair_id(d, v, e, row[e])));
+                    if (gain > best_gain) best = v, best_gain = gain;
+                }
+                row[d] = best;
+            }
+            for (int d0 = 0; d0 < kDims; ++d0)
+                for (int d1 = d0 + 1; d1 < kDims; ++d1) open.erase(pair_id(d0, row[d0], d1, row[d1]));
+            rows.push_back(row);
+        }
+        open.erase(id);
+        ++turn;
+    }
+    return rows;
+}
+
+template <typename T, size_t n>
+constexpr int count(const T (&)[n]) {
+    return static_cast<int>(n);
+}
+
+// What a case costs on the emulator, in MMA tiles (128 keys x one token tile) and in heads * depth * keys of the generic kernel.
+double tensor_cost(const Case& c) {
+    const int tile_tokens = c.heads == 64 ? 2 : 3;
+    return double((c.keys + 127) / 128) * ((c.tokens + tile_tokens - 1) / tile_tokens) * c.batch;
+}
+double generic_cost(const Case& c) { return double(c.keys) * c.tokens * c.batch * c.heads * c.depth; }
+
+constexpr double kCoveringTensorTiles = 150;     // 8300 keys, two token tiles, one request
+constexpr double kCoveringGenericFmas = 12e6;    // 1465 cells at 64 heads
+
+void append_named(std::vector<Case>* cases, std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+        Case c;
+        std::string error;
+        if (!parse_case(name, &c, &error)) {
+            std::fprintf(stderr, "check: built-in case %s: %s\n", name, error.c_str());
+            std::abort();
+        }
+        cases->push_back(c);
+    }
+}
+
+}  // namespace
+
+const char* layout_name(Layout layout) { return kLayoutNames[static_cast<int>(layout)]; }
+const char* values_name(Values values) { return kValuesNames[static_cast<int>(values)]; }
+const char* situation_name(Situation situation) { return kSituationNames[static_cast<int>(situation)]; }
+
+std::string case_name(const Case& c) {
+    auto number = [](const char* prefix, long long value) { return "/" + (prefix + std::to_string(value)); };
+    return c.kernel + number("h", c.heads) + number("d", c.depth) + number("t", c.tokens) + number("b", c.batch) +
+           number("n", c.keys) + number("p", c.page_size) + "/" + layout_name(c.layout) + number("pad", c.page_pad) +
+           number("gap", c.score_pad) + "/" + values_name(c.values) + "/" + situation_name(c.situation) +
+           (c.check_flag ? "/check" : "/nocheck") + (c.tight ? "/tight" : "/guard") + number("s", c.seed);
+}
+
+bool parse_case(const std::string& name, Case* c, std::string* error) {
+    std::vector<std::string> parts;
+    for (size_t begin = 0; begin <= name.size();) {
+        const size_t end = std::min(name.find('/', begin), name.size());
+        parts.push_back(name.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    if (parts.size() != 15) {
+        *error = "a case name has 15 parts, this one has " + std::to_string(parts.size());
+        return false;
+    }
+    auto number = [&](size_t i, const std::string& prefix, int lowest, int highest, int* value) {
+        const std::string& part = parts[i];
+        const char* begin = part.data() + std::min(prefix.size(), part.size());
+        const char* end = part.data() + part.size();
+        const auto [stop, code] = std::from_chars(begin, end, *value);
+        const bool ok = part.compare(0, prefix.size(), prefix) == 0 && code == std::errc() && stop == end &&
+                        *value >= lowest && *value <= highest;
+        if (!ok)
+            *error = "'" + part + "' is not " + prefix + "<" + std::to_string(lowest) + " .. " +
+                     std::to_string(highest) + ">";
+        return ok;
+    };
+    auto word = [&](size_t i, auto& names, int* value) {
+        for (int v = 0; v < count(names); ++v)
+            if (parts[i] == names[v]) return *value = v, true;
+        *error = "'" + parts[i] + "' is unknown";
+        return false;
+    };
+    constexpr const char* kCheckNames[] = {"nocheck", "check"};
+    constexpr const char* kEdgeNames[] = {"guard", "tight"};
+    Case r;
+    int layout = 0, values = 0, situation = 0, check_flag = 0, tight = 0, seed = 0;
+    r.kernel = parts[0];
+    if (!number(1, "h", 1, 128, &r.heads) || !number(2, "d", 16, 128, &r.depth) ||
+        !number(3, "t", 0, 4096, &r.tokens) || !number(4, "b", 1, 4096, &r.batch) ||
+        !number(5, "n", 1, 1 << 20, &r.keys) || !number(6, "p", 0, 4096, &r.page_size) ||
+        !word(7, kLayoutNames, &layout) || !number(8, "pad", 0, 1 << 16, &r.page_pad) ||
+        !number(9, "gap", 0, 1 << 16, &r.score_pad) || !word(10, kValuesNames, &values) ||
+        !word(11, kSituationNames, &situation) || !word(12, kCheckNames, &check_flag) ||
+        !word(13, kEdgeNames, &tight) || !number(14, "s", 0, 1 << 30, &seed))
+        return false;
+    r.layout = static_cast<Layout>(layout);
+    r.values = static_cast<Values>(values);
+    r.situation = static_cast<Situation>(situation);
+    r.check_flag = check_flag != 0;
+    r.tight = tight != 0;
+    r.seed = static_cast<uint32_t>(seed);
+    if ((r.page_size == 0) != (r.layout == Layout::kContiguous)) {
+        *error = "p0 and contiguous go together";
+        return false;
+    }
+    if (r.page_pad % 16 != 0) {
+        *error = "pad is not a multiple of 16";
+        return false;
+    }
+    *c = r;
+    return true;
+}
+
+std::vector<Case> covering_cases() {
+    std::vector<Case> cases;
+    uint32_t seed = 0;
+    {
+        const Sizes sizes = {count(kTensorShapes), count(kTokens), count(kBatches), count(kKeys),
+                             count(kTensorPlaces), count(kSituations), count(kValues), count(kFinishes)};
+        auto cost = [](const Row& row) { return tensor_cost(case_of(row, kTensorShapes, kTensorPlaces, 0)); };
+        for (const Row& row : pairwise_rows(sizes, cost, kCoveringTensorTiles))
+            cases.push_back(case_of(row, kTensorShapes, kTensorPlaces, ++seed));
+    }
+    {
+        const Sizes sizes = {count(kGenericShapes), count(kTokens), count(kBatches), count(kKeys),
+                             count(kGenericPlaces), count(kSituations), count(kValues), count(kFinishes)};
+        auto cost = [](const Row& row) { return generic_cost(case_of(row, kGenericShapes, kGenericPlaces, 0)); };
+        for (const Row& row : pairwise_rows(sizes, cost, kCoveringGenericFmas))
+            cases.push_back(case_of(row, kGenericShapes, kGenericPlaces, ++seed));
+    }
+    // What pairs alone do not force: slices > 1 (few key tiles, many token tiles), slices cut short by the machine's
+    // size, and one slice because the key tiles fill the machine.
+    append_named(&cases, {
+        "sm100_score_h64/h64/d128/t33/b1/n128/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1001",
+        "sm100_score_h64/h64/d128/t9/b1/n501/p64/split-pool/pad16/gap1/normal/plain/nocheck/guard/s1002",
+        "sm100_score_h64/h64/d128/t12/b3/n600/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1003",
+        "sm100_score_h64/h64/d128/t7/b75/n129/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1004",
+        "sm100_score_h64/h64/d128/t3/b150/n127/p128/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1005",
+        "sm100_score_h32/h32/d128/t40/b1/n129/p16/block-split/pad0/gap0/lattice/slack/nocheck/guard/s1006",
+        "sm100_score_h32/h32/d128/t17/b2/n128/p0/contiguous/pad0/gap0/codes/plain/nocheck/tight/s1007",
+        "sm100_score_h32_t3/h32/d128/t31/b1/n128/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1008",
+        "sm100_score_h32_t3/h32/d128/t9/b2/n722/p256/split-pool/pad0/gap7/lattice/ragged/check/tight/s1009",
+    });
+    return cases;
+}
+
+std::vector<Case> long_cases() {
+    std::vector<Case> cases;
+    uint32_t seed = 100000;
+    constexpr Shape shapes[] = {{"sm100_score_h64", 64, 128},    {"sm100_score_h32", 32, 128},
+                                {"sm100_score_h32_t3", 32, 128}, {"generic_score", 64, 128},
+                                {"generic_score", 32, 128}};
+    for (const Shape& shape : shapes)
+        for (int tokens : kTokens)
+            for (const Place& place : kTensorPlaces)
+                for (int keys : kKeys)
+                    for (Situation situation : {Situation::kPlain, Situation::kRagged})
+                        for (Values values : {Values::kLattice, Values::kNormal}) {
+                            Case c;
+                            c.kernel = shape.kernel;
+                            c.heads = shape.heads;
+                            c.depth = shape.depth;
+                            c.tokens = tokens;
+                            c.batch = situation == Situation::kRagged ? 3 : 1;
+                            c.keys = keys;
+                            c.page_size = place.page_size;
+                            c.layout = place.layout;
+                            c.situation = situation;
+                            c.values = values;
+                            c.seed = ++seed;
+                            c.page_pad = (seed % 3) * 16;
+                            c.score_pad = static_cast<int>(seed % 4);
+                            c.tight = seed % 2 != 0;
+                            // Random values on the generic kernel are compared bit by bit on silicon, not here.
+                            if (std::string(shape.kernel) == "generic_score" && values != Values::kLattice) continue;
+                            cases.push_back(c);
+                        }
+    return cases;
+}
+
+std::vector<Case> seed_cases() {
+    std::vector<Case> cases;
+    append_named(&cases, {
+        "sm100_score_h64/h64/d128/t1/b1/n129/p64/block-split/pad0/gap0/normal/plain/nocheck/guard/s2001",
+        "sm100_score_h64/h64/d128/t7/b1/n128/p16/block-split/pad16/gap1/normal/plain/nocheck/guard/s2002",
+        "sm100_score_h64/h64/d128/t5/b3/n501/p32/split-pool/pad0/gap0/codes/ragged/nocheck/guard/s2003",
+        "sm100_score_h64/h64/d128/t4/b2/n600/p256/block-split/pad0/gap3/normal/bad-pages/check/guard/s2004",
+        "sm100_score_h32/h32/d128/t9/b2/n300/p128/block-split/pad0/gap0/codes/ragged/nocheck/tight/s2005",
+        "sm100_score_h32/h32/d128/t4/b1/n723/p0/contiguous/pad0/gap0/normal/plain/nocheck/guard/s2006",
+        "sm100_score_h32_t3/h32/d128/t9/b1/n257/p64/split-pool/pad32/gap0/normal/slack/nocheck/guard/s2007",
+        "sm100_score_h32_t3/h32/d128/t6/b2/n127/p64/block-split/pad0/gap0/special/lengths/nocheck/guard/s2008",
+        "generic_score/h8/d64/t3/b2/n150/p7/block-split/pad0/gap2/normal/ragged/check/guard/s2009",
+    });
+    return cases;
+}
+
+std::string missing_coverage(const std::vector<Case>& cases) {
+    std::set<std::string> seen;
+    for (const Case& c : cases) {
+        const std::string name = case_name(c);
+        for (size_t begin = 0, i = 0; begin < name.size(); ++i) {
+            const size_t end = std::min(name.find('/', begin), name.size());
+            seen.insert(std::to_string(i) + "=" + name.substr(begin, end - begin));
+            begin = end + 1;
+        }
+        if (c.kernel == "sm100_score_h64" && c.tokens > 4 && c.keys <= 128) seen.insert("sliced");
+        seen.insert(c.kernel + (c.heads == 32 ? "/32/" : "/64/") + std::to_string(c.tokens));
+        if (c.kernel != "generic_score" && c.depth == 128 && (c.heads == 32 || c.heads == 64)) {
+            seen.insert("tensor/p" + std::to_string(c.page_size) + "/" + layout_name(c.layout));
+            seen.insert("tensor/n" + std::to_string(c.keys));
+        }
+    }
+    std::vector<std::string> wanted = {"sliced"};
+    auto want = [&](int part, const std::string& value) { wanted.push_back(std::to_string(part) + "=" + value); };
+    for (const char* kernel : {"auto", "sm100_score_h64", "sm100_score_h32", "sm100_score_h32_t3", "generic_score"})
+        want(0, kernel);
+    for (int heads : {1, 3, 8, 32, 64, 128}) want(1, "h" + std::to_string(heads));
+    for (int depth : {16, 64, 128}) want(2, "d" + std::to_string(depth));
+    for (int keys : kKeys) {
+        want(5, "n" + std::to_string(keys));
+        wanted.push_back("tensor/n" + std::to_string(keys));
+    }
+    for (int page : {0, 1, 3, 7, 16, 32, 64, 128, 256}) want(6, "p" + std::to_string(page));
+    for (const Place& place : kTensorPlaces)
+        wanted.push_back("tensor/p" + std::to_string(place.page_size) + "/" + layout_name(place.layout));
+    for (const char* name : kValuesNames) want(10, name);
+    for (const char* name : kSituationNames) want(11, name);
+    for (const char* name : {"check", "nocheck"}) want(12, name);
+    for (const char* name : {"guard", "tight"}) want(13, name);
+    for (int tokens : kTokens)
+        for (const char* kernel : {"sm100_score_h64/64/", "sm100_score_h32/32/", "sm100_score_h32_t3/32/"})
+            wanted.push_back(kernel + std::to_string(tokens));
+    for (const std::string& value : wanted)
+        if (seen.count(value) == 0) return "no case has " + value;
+    return "";
+}
+
+}  // namespace check

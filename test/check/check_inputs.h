@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host side of a case: its shapes, the bytes of every buffer, and the same data as the formula sees it.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "check_cases.h"
+
+namespace check {
+
+// One request as the formula sees it: no pages, no padding.
+struct Request {
+    int row_begin = 0, tokens = 0;  // after the clamps that lidx.h promises
+    int keys = 0;
+    std::vector<uint8_t> codes;     // [keys, depth]
+    std::vector<float> scales;      // [keys]
+    std::vector<uint8_t> dead;      // [keys]: 1 where the page id is outside the pool
+};
+
+struct Inputs {
+    Case c;
+    // what the plan is told
+    int max_rows = 0, max_tokens = 0;
+    int64_t max_keys = 0, num_pages = 0, k_page_stride = 0, k_scale_page_stride = 0, table_width = 0;
+    int64_t score_stride = 0;
+    int page_size = 0;              // 0: contiguous
+    // device buffers
+    std::vector<uint8_t> q;             // [max_rows, heads, depth]
+    std::vector<float> q_scale;         // [max_rows, heads]
+    std::vector<uint8_t> k_pool;        // codes; block-split: and scales
+    std::vector<uint8_t> k_scale_pool;  // empty for block-split
+    int64_t k_scale_offset = 0;         // block-split: of the first page's scales in k_pool
+    std::vector<int32_t> block_table;   // [batch, table_width]
+    std::vector<int32_t> context_lens;  // [batch], as the kernel reads them
+    std::vector<int32_t> cu_seqlens_q;  // [batch + 1], as the kernel reads them
+    // the formula's view
+    std::vector<Request> requests;
+    bool has_bad_pages = false;
+    int64_t live_cells = 0;
+};
+
+// Throws std::logic_error where lattice values are not what their bit equality rests on.
+Inputs make_inputs(const Case& c);
+
+// Poison of score cell i: a NaN whose payload tells the cell.
+uint32_t score_poison(int64_t i);
+
+}  // namespace check

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "check_run.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+
+#include "check_model.h"
+#include "ref/error_bound.h"
+#include "ref/oracle.h"
+
+namespace check {
+
+namespace {
+
+namespace ref = lidx::ref;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+std::string lidx_failure(const Machine& machine, const char* what, lidx_status status) {
+    return std::string(what) + ": " + lidx_status_string(status) + " (" + lidx_last_error(machine.lidx) + ")";
+}
+
+lidx_score_desc describe(const Inputs& in) {
+    lidx_score_desc desc;
+    lidx_score_desc_init(&desc);
+    desc.flags = in.c.check_flag ? LIDX_FLAG_CHECK : 0;
+    desc.batch = in.c.batch;
+    desc.max_rows = in.max_rows;
+    desc.max_tokens = in.max_tokens;
+    desc.heads = in.c.heads;
+    desc.depth = in.c.depth;
+    desc.max_keys = in.max_keys;
+    desc.page_size = in.page_size;
+    desc.num_pages = in.num_pages;
+    desc.k_page_stride = in.k_page_stride;
+    desc.k_scale_page_stride = in.k_scale_page_stride;
+    desc.block_table_stride = in.table_width;
+    desc.score_stride = in.score_stride;
+    desc.kernel = in.c.kernel == "auto" ? nullptr : in.c.kernel.c_str();
+    return desc;
+}
+
+int tile_tokens_of(const std::string& symbol) {
+    for (int32_t i = 0; i < lidx_kernel_count(); ++i) {
+        lidx_kernel_info info = {};
+        info.struct_size = sizeof info;
+        if (lidx_get_kernel_info(nullptr, i, &info) == LIDX_OK && symbol == info.symbol) return info.tile_tokens;
+    }
+    return 0;
+}
+
+// The seed document's grid: (requests, key tiles, slices), slices above 1 only where the key tiles underfill the machine.
+std::array<uint32_t, 3> expected_grid(const Machine& machine, const Inputs& in, int tile_tokens) {
+    const int64_t key_tiles = ceil_div(in.max_keys, 128), base = in.c.batch * key_tiles;
+    const int64_t token_tiles = ceil_div(std::min(in.max_tokens, in.max_rows), tile_tokens);
+    int64_t slices = 1;
+    if (base < machine.multiprocessors)
+        slices = std::max<int64_t>(1, std::min(2 * machine.multiprocessors / base, ceil_div(token_tiles, 2)));
+    return {static_cast<uint32_t>(in.c.batch), static_cast<uint32_t>(key_tiles), static_cast<uint32_t>(slices)};
+}
+
+// ---- the emulator's counts: one JSON object that grows with every launch of the process
+
+struct Counts {
+    int64_t mma = 0, k_loads = 0, q_loads = 0;
+    std::string event_order;
+};
+
+// Sums the numbers of all keys of "warp_counts" that begin with `prefix`.
+int64_t sum_counts(const std::string& json, const std::string& prefix) {
+    const size_t begin = json.find("\"warp_counts\"");
+    if (begin == std::string::npos) return -1;
+    const size_t end = json.find('}', begin);
+    int64_t sum = 0;
+    for (size_t at = json.find('"' + prefix, begin); at < end; at = json.find('"' + prefix, at + 1)) {
+        const char next = json[at + 1 + prefix.size()];
+        if (next == '.' || next == '"') sum += std::atoll(json.c_str() + json.find(':', json.find('"', at + 1)) + 1);
+    }
+    return sum;
+}
+
+std::optional<Counts> read_counts(const std::string& file) {
+    std::ifstream stream(file);
+    const std::string json{std::istreambuf_iterator<char>(stream), {}};
+    Counts counts;
+    counts.mma = sum_counts(json, "tcgen05.mma");
+    counts.k_loads = sum_counts(json, "cp.async.bulk.tensor.3d");
+    counts.q_loads = sum_counts(json, "cp.async.bulk.tensor.2d");
+    if (counts.mma < 0) return std::nullopt;
+    const size_t order = json.find("\"event_order\"");
+    if (order != std::string::npos) {
+        const size_t begin = json.find(':', order) + 1;
+        counts.event_order = json.substr(begin, json.find_first_of(",}\n", begin) - begin);
+    }
+    return counts;
+}
+
+// A CTA whose key tile holds a live key and whose slice holds a token tile loads K once (a box per page of the tile) and Q once
+// per token tile, and multiplies in four steps of K = 32.
+std::string compare_counts(const Inputs& in, const Outcome& out, const Counts& before, const Counts& after) {
+    Counts want;
+    const int64_t boxes = in.page_size == 0 || in.page_size >= 128 ? 1 : 128 / in.page_size;
+    if (out.arithmetic == LIDX_ARITHMETIC_SM100) {
+        for (const Request& r : in.requests) {
+            const int64_t tiles = ceil_div(r.tokens, out.tile_tokens), key_tiles = ceil_div(r.keys, 128);
+            want.mma += 4 * key_tiles * tiles;
+            want.q_loads += key_tiles * tiles;
+            want.k_loads += key_tiles * boxes * std::min<int64_t>(tiles, out.grid[2]);
+        }
+    }
+    std::string text;
+    auto compare = [&](const char* what, int64_t got, int64_t expected) {
+        if (got != expected && text.empty())
+            text = std::string("the emulator counted ") + std::to_string(got) + " " + what + ", expected " +
+                   std::to_string(expected);
+    };
+    compare("tcgen05.mma", after.mma - before.mma, want.mma);
+    compare("TMA loads of K", after.k_loads - before.k_loads, want.k_loads);
+    compare("TMA loads of Q", after.q_loads - before.q_loads, want.q_loads);
+    return text;
+}
+
+double time_launches(const Machine& machine, const lidx_plan* plan, const lidx_score_args& args, int runs) {
+    const bool events = std::string(machine.driver.path).find("libcuda") != std::string::npos;
+    CUevent begin = nullptr, end = nullptr;
+    if (events) {
+        machine.expect(machine.driver.cuEventCreate(&begin, CU_EVENT_DEFAULT), "cuEventCreate");
+        machine.expect(machine.driver.cuEventCreate(&end, CU_EVENT_DEFAULT), "cuEventCreate");
+    }
+    std::vector<double> times;
+    for (int i = 0; i < runs; ++i) {
+        const auto wall = std::chrono::steady_clock::now();
+        if (events) machine.expect(machine.driver.cuEventRecord(begin, nullptr), "cuEventRecord");
+        const lidx_status status = lidx_score_enqueue(machine.lidx, plan, &args, nullptr);
+        if (status != LIDX_OK) throw MachineError(lidx_failure(machine, "lidx_score_enqueue", status));
+        if (events) machine.expect(machine.driver.cuEventRecord(end, nullptr), "cuEventRecord");
+        machine.expect(machine.driver.cuCtxSynchronize(), "cuCtxSynchronize");
+        float milliseconds = 0;
+        if (events) {
+            machine.expect(machine.driver.cuEventElapsedTime_v2(&milliseconds, begin, end), "cuEventElapsedTime");
+            times.push_back(milliseconds * 1e3);
+        } else {
+            times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - wall).count());
+        }
+    }
+    if (events) {
+        machine.driver.cuEventDestroy(begin);
+        machine.driver.cuEventDestroy(end);
+    }
+    std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+    return times[times.size() / 2];
+}
+
+// Which row and key a cell is, for messages.
+std::string cell_text(const Inputs& in, int64_t cell) {
+    const int64_t row = cell / in.score_stride, key = cell % in.score_stride;
+    std::string text = "row " + std::to_string(row) + " key " + std::to_string(key);
+    for (size_t b = 0; b < in.requests.size(); ++b) {
+        const Request& r = in.requests[b];
+        if (row >= r.row_begin && row < r.row_begin + r.tokens)
+            text += " (request " + std::to_string(b) + " token " + std::to_string(row - r.row_begin) + " of " +
+                    std::to_string(r.tokens) + ", length " + std::to_string(r.keys) + ")";
+    }
+    return text;
+}
+
+std::string value_text(uint32_t bits) {
+    char text[48];
+    std::snprintf(text, sizeof text, "%.9g (0x%08x)", std::bit_cast<float>(bits), bits);
+    return text;
+}
+
+// Collects wrong cells and keeps the worst.
+class Worst {
+public:
+    void add(int64_t cell, double badness, uint32_t got, const std::string& want) {
+        ++wrong_;
+        if (wrong_ > 1 && !(badness > badness_)) return;
+        badness_ = badness;
+        cell_ = cell;
+        got_ = got;
+        want_ = want;
+    }
+    std::string text(const Inputs& in) const {
+        if (wrong_ == 0) return "";
+        return cell_text(in, cell_) + ": got " + value_text(got_) + ", want " + want_ + "; " + std::to_string(wrong_) +
+               " wrong of " + std::to_string(in.live_cells) + " live cells";
+    }
+
+private:
+    int64_t wrong_ = 0, cell_ = 0;
+    double badness_ = 0;
+    uint32_t got_ = 0;
+    std::string want_;
+};
+
+}  // namespace
+
+Outcome run_case(const Machine& machine, const Inputs& in, const std::string& stats_file, int bench_runs) {
+    Outcome out;
+    machine.make_current();
+    const lidx_score_desc desc = describe(in);
+    lidx_support support = {};
+    support.struct_size = sizeof support;
+    lidx_status status = lidx_supports(machine.lidx, &desc, &support);
+    if (status != LIDX_OK) {
+        out.problem = lidx_failure(machine, "lidx_supports", status);
+        return out;
+    }
+    if (support.symbol == nullptr) {
+        out.not_served = support.reason;
+        return out;
+    }
+    lidx_plan* raw_plan = nullptr;
+    status = lidx_plan_create(machine.lidx, &desc, &raw_plan);
+    if (status != LIDX_OK) {
+        out.problem = lidx_failure(machine, "lidx_plan_create", status);
+        return out;
+    }
+    const std::unique_ptr<lidx_plan, void (*)(lidx_plan*)> plan(raw_plan, lidx_plan_destroy);
+    lidx_plan_info info = {};
+    info.struct_size = sizeof info;
+    status = lidx_get_plan_info(raw_plan, &info);
+    if (status != LIDX_OK) {
+        out.problem = lidx_failure(machine, "lidx_get_plan_info", status);
+        return out;
+    }
+    out.symbol = info.symbol;
+    out.arithmetic = info.arithmetic;
+    out.tile_tokens = tile_tokens_of(out.symbol);
+    std::copy_n(info.grid, 3, out.grid.begin());
+    auto complain = [&](const std::string& text) {
+        if (out.problem.empty()) out.problem = text;
+    };
+    if (out.symbol != support.symbol) complain("the plan takes " + out.symbol + ", lidx_supports says " + support.symbol);
+    if (desc.kernel != nullptr && out.symbol != desc.kernel) complain("the plan takes " + out.symbol);
+    if (out.tile_tokens < 1) {
+        complain(out.symbol + " is not among the kernels that lidx lists");
+        return out;
+    }
+    const auto grid = expected_grid(machine, in, out.tile_tokens);
+    for (int i = 0; i < 3; ++i)
+        if (grid[i] != out.grid[i])
+            complain(std::string("grid.") + "xyz"[i] + " is " + std::to_string(out.grid[i]) + ", expected " + std::to_string(grid[i]));
+    if ((info.workspace_bytes != 0) != in.c.check_flag)
+        complain("workspace_bytes is " + std::to_string(info.workspace_bytes));
+
+    std::vector<uint32_t> poison(static_cast<size_t>(in.max_rows) * in.score_stride);
+    for (size_t i = 0; i < poison.size(); ++i) poison[i] = score_poison(static_cast<int64_t>(i));
+    const std::vector<uint32_t> zeros(info.workspace_bytes / 4);
+    const bool tight = in.c.tight;
+    GuardedBuffer q(machine, "q", in.q.data(), in.q.size(), 16, tight);
+    GuardedBuffer q_scale(machine, "q_scale", in.q_scale.data(), in.q_scale.size() * 4, 16, tight);
+    GuardedBuffer k_pool(machine, "k", in.k_pool.data(), in.k_pool.size(), 16, tight);
+    GuardedBuffer k_scale_pool(machine, "k_scale", in.k_scale_pool.data(), in.k_scale_pool.size(), 4, tight);
+    GuardedBuffer table(machine, "block_table", in.block_table.data(), in.block_table.size() * 4, 4, tight);
+    GuardedBuffer lens(machine, "context_lens", in.context_lens.data(), in.context_lens.size() * 4, 4, tight);
+    GuardedBuffer cu(machine, "cu_seqlens_q", in.cu_seqlens_q.data(), in.cu_seqlens_q.size() * 4, 4, tight);
+    GuardedBuffer scores(machine, "scores", poison.data(), poison.size() * 4, 4, false);
+    GuardedBuffer workspace(machine, "workspace", zeros.data(), zeros.size() * 4, 16, false);
+
+    lidx_score_args args;
+    lidx_score_args_init(&args);
+    args.q = q.at<void>();
+    args.q_scale = q_scale.at<float>();
+    args.k_base = k_pool.at<void>();
+    args.k_scale_base = in.k_scale_pool.empty() ? k_pool.at<void>(in.k_scale_offset) : k_scale_pool.at<void>();
+    args.block_table = table.at<int32_t>();
+    args.context_lens = lens.at<int32_t>();
+    args.cu_seqlens_q = cu.at<int32_t>();
+    args.scores = scores.at<float>();
+    args.workspace = workspace.at<void>();
+    args.workspace_bytes = info.workspace_bytes;
+
+    const std::optional<Counts> before = stats_file.empty() ? std::nullopt : read_counts(stats_file);
+    status = lidx_score_enqueue(machine.lidx, raw_plan, &args, nullptr);
+    if (status != LIDX_OK) throw MachineError(lidx_failure(machine, "lidx_score_enqueue", status));
+    machine.expect(machine.driver.cuCtxSynchronize(), "cuCtxSynchronize after the launch");
+    if (!stats_file.empty()) {
+        const std::optional<Counts> after = read_counts(stats_file);
+        if (!after) {
+            complain("the emulator wrote no counts to " + stats_file);
+        } else {
+            complain(compare_counts(in, out, before.value_or(Counts{}), *after));
+            out.event_order = after->event_order;
+        }
+    }
+
+    for (GuardedBuffer* buffer : {&q, &q_scale, &k_pool, &k_scale_pool, &table, &lens, &cu}) complain(buffer->damage(true));
+    complain(scores.damage(false));
+    complain(workspace.damage(false));
+    out.scores.resize(poison.size());
+    std::memcpy(out.scores.data(), scores.payload(), poison.size() * 4);
+    out.hash = 0xcbf29ce484222325u;  // FNV-1a over words
+    for (uint32_t word : out.scores) out.hash = (out.hash ^ word) * 0x100000001b3u;
+    if (!zeros.empty()) {
+        std::vector<uint32_t> words(zeros.size());
+        std::memcpy(words.data(), workspace.payload(), words.size() * 4);
+        const uint32_t want = in.has_bad_pages ? 1 : 0;
+        if (words[0] != want)
+            complain("the check word is " + std::to_string(words[0]) + ", expected " + std::to_string(want));
+    }
+    if (bench_runs > 0 && out.problem.empty()) out.microseconds = time_launches(machine, raw_plan, args, bench_runs);
+    return out;
+}
+
+std::string judge_scores(const Inputs& in, const Outcome& out) {
+    const Case& c = in.c;
+    const bool exact = c.values == Values::kLattice || c.values == Values::kSpecial;
+    const ref::Arithmetic arithmetic = out.arithmetic == LIDX_ARITHMETIC_SM100  ? ref::kSm100
+                                       : out.arithmetic == LIDX_ARITHMETIC_SM90 ? ref::kSm90
+                                                                                : ref::kFp32;
+    Worst dead, off_lattice, off_bound, off_model;
+    int64_t zeros = 0;
+    std::vector<uint8_t> live(out.scores.size(), 0);
+    std::vector<ref::Operand> q(c.heads);
+    std::vector<ref::Operand> keys;
+    std::vector<ModelOperand> model_q(c.heads), model_keys;
+    for (const Request& r : in.requests) {
+        keys.resize(r.keys);
+        model_keys.resize(r.keys);
+        for (int key = 0; key < r.keys; ++key) {
+            keys[key].decode(r.codes.data() + static_cast<size_t>(key) * c.depth, c.depth);
+            model_keys[key].decode(r.codes.data() + static_cast<size_t>(key) * c.depth, c.depth);
+        }
+        for (int row = r.row_begin; row < r.row_begin + r.tokens; ++row) {
+            const uint8_t* const q_codes = in.q.data() + static_cast<size_t>(row) * c.heads * c.depth;
+            const float* const q_scale = in.q_scale.data() + static_cast<size_t>(row) * c.heads;
+            for (int h = 0; h < c.heads; ++h) {
+                q[h].decode(q_codes + h * c.depth, c.depth);
+                model_q[h].decode(q_codes + h * c.depth, c.depth);
+            }
+            for (int key = 0; key < r.keys; ++key) {
+                if (r.dead[key]) continue;
+                const int64_t cell = row * in.score_stride + key;
+                live[cell] = 1;
+                const uint32_t bits = out.scores[cell];
+                const auto got = std::bit_cast<float>(bits);
+                if (exact) {
+                    const auto want = static_cast<float>(ref::score(q_codes, q_scale, c.heads, c.depth,
+                                                                    r.codes.data() + static_cast<size_t>(key) * c.depth, r.scales[key]));
+                    zeros += want == 0;
+                    const bool same = std::isnan(want) ? std::isnan(got) && bits != score_poison(cell) : bits == std::bit_cast<uint32_t>(want);
+                    if (!same) off_lattice.add(cell, std::fabs(double(got) - want), bits, value_text(std::bit_cast<uint32_t>(want)));
+                } else {
+                    const ref::BoundedScore want = ref::bounded_score(q.data(), q_scale, c.heads, keys[key], r.scales[key], arithmetic);
+                    if (!ref::within_bound(got, want)) {
+                        char text[96];
+                        std::snprintf(text, sizeof text, "%.9g within %.3g", want.value, want.bound);
+                        off_bound.add(cell, std::fabs(got - want.value) / want.bound, bits, text);
+                    }
+                    const uint32_t model = out.arithmetic == LIDX_ARITHMETIC_SM100
+                        ? model_sm100_score(model_q.data(), q_scale, c.heads, model_keys[key], r.scales[key])
+                        : model_generic_score(model_q.data(), q_scale, c.heads, c.depth, model_keys[key], r.scales[key]);
+                    if (out.arithmetic != LIDX_ARITHMETIC_SM90 && bits != model)
+                        off_model.add(cell, std::fabs(double(got) - std::bit_cast<float>(model)), bits, value_text(model));
+                }
+            }
+        }
+    }
+    for (size_t cell = 0; cell < live.size(); ++cell) {
+        const uint32_t poison = score_poison(static_cast<int64_t>(cell));
+        if (!live[cell] && out.scores[cell] != poison)
+            dead.add(static_cast<int64_t>(cell), 0, out.scores[cell], "the dead cell's poison");
+    }
+    for (const auto& [what, worst] : {std::pair{"lattice: ", &off_lattice}, {"bound: ", &off_bound}, {"model: ", &off_model}, {"dead cell: ", &dead}}) {
+        const std::string text = worst->text(in);
+        if (!text.empty()) return what + text;
+    }
+    if (c.values == Values::kLattice && in.live_cells >= 100 && zeros * 10 > in.live_cells)
+        return "the case is no test: " + std::to_string(zeros) + " of " + std::to_string(in.live_cells) + " scores are zero";
+    return "";
+}
+
+std::string compare_bits(const Inputs& in, const Outcome& a, const char* a_name, const Outcome& b, const char* b_name) {
+    if (a.symbol != b.symbol) return std::string(a_name) + " ran " + a.symbol + ", " + b_name + " ran " + b.symbol;
+    Worst worst;
+    for (size_t cell = 0; cell < a.scores.size(); ++cell)
+        if (a.scores[cell] != b.scores[cell])
+            worst.add(static_cast<int64_t>(cell), 0, a.scores[cell], value_text(b.scores[cell]) + " of " + b_name);
+    const std::string text = worst.text(in);
+    return text.empty() ? "" : std::string(a_name) + ": " + text;
+}
+
+}  // namespace check
