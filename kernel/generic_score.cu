@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The generic kernel: sm_80 and later, no tensor core, any page size from 1, 1 to 128 heads, depth a multiple of 16 up to 128.
+// The generic kernel: sm_80 and later, no tensor core, any page size from 1, 1 to 128 heads, depth a multiple of 16 up
+// to 128.
 //
 //     score[row, key] = k_scale[key] * sum_h relu(q[row, h] . k[key]) * q_scale[row, h]
 //
-// One key per thread. A thread decodes its key into registers once and keeps it; the queries of a token pass through shared
-// memory, decoded to fp32, 16 heads at a time, and every lane reads the same value (broadcast).
+// One key per thread. A thread decodes its key into registers once and keeps it; the queries of a token pass through
+// shared memory, decoded to fp32, 16 heads at a time, and every lane reads the same value (broadcast).
 //
 // Arithmetic, the same bits for every grid, page size and layout, all fp32, round to nearest even, subnormals kept:
 //     d[h]  = fma(q[h, i], k[i], d[h])              i ascending from 0, d[h] starts at +0
@@ -12,8 +13,9 @@
 //     score = k_scale * sum
 // A NaN code (0x7f, 0xff) makes its dot products NaN, and relu lets NaN through.
 //
-// Grid (batch, key tiles of 128, slices of the tokens), 128 threads. Budget per token and 128 keys at 64 heads, depth 128, per SM:
-// 4 warps x 8192 fma = 32768 warp instructions, 8192 clocks of FMA pipe; 4 warps x 2048 broadcast reads of 16 bytes.
+// Grid (batch, key tiles of 128, slices of the tokens), 128 threads. Budget per token and 128 keys at 64 heads, depth
+// 128, per SM: 4 warps x 8192 fma = 32768 warp instructions, 8192 clocks of FMA pipe; 4 warps x 2048 broadcast reads of
+// 16 bytes.
 #include "kernel/generic_score_layout.h"
 #include "kernel/problem.h"
 #include "kernel/schedule.h"
@@ -31,8 +33,8 @@ struct Shared {
     float q_scale[kHeadChunk];
 };
 
-// e4m3 in the low byte of `code` to fp32. Sign, exponent and mantissa moved into place are the value times 2^-120, subnormals
-// (then fp32 subnormals) included; the product with 2^120 is exact.
+// e4m3 in the low byte of `code` to fp32. Sign, exponent and mantissa moved into place are the value times 2^-120,
+// subnormals (then fp32 subnormals) included; the product with 2^120 is exact.
 __device__ __forceinline__ float decode_e4m3(uint32_t code) {
     const uint32_t magnitude = code & 0x7f;
     const uint32_t bits = (code & 0x80) << 24 | magnitude << 20;
@@ -40,7 +42,8 @@ __device__ __forceinline__ float decode_e4m3(uint32_t code) {
 }
 
 __device__ __forceinline__ ptx::F32x4 decode_e4m3x4(uint32_t codes) {
-    return {decode_e4m3(codes & 0xff), decode_e4m3(codes >> 8 & 0xff), decode_e4m3(codes >> 16 & 0xff), decode_e4m3(codes >> 24)};
+    return {decode_e4m3(codes & 0xff), decode_e4m3(codes >> 8 & 0xff), decode_e4m3(codes >> 16 & 0xff),
+            decode_e4m3(codes >> 24)};
 }
 
 // Where key `key` of request `request` lies.
@@ -80,11 +83,12 @@ __device__ __forceinline__ void load_key(const ScoreParams& p, const KeyPlace& p
 }
 
 // Decodes the queries and scales of heads head .. head + count - 1 of a row into shared memory, all threads together.
-__device__ __forceinline__ void load_queries(const ScoreParams& p, int64_t row, int head, int count, uint32_t thread, Shared& shared) {
+__device__ __forceinline__ void load_queries(const ScoreParams& p, int64_t row, int head, int count, uint32_t thread,
+                                             Shared& shared) {
     const int64_t first = row * p.heads + head;
     const int blocks = p.depth / 16;
     const ptx::SharedAddr q_address = ptx::cvta_to_shared(&shared.q[0][0]);
-    const int pairs_end = (count + 1) / 2 * 2;   // dot_products() reads heads in pairs: an odd last one gets zeros beside it
+    const int pairs_end = (count + 1) / 2 * 2;   // dot_products() reads pairs: an odd last head gets zeros beside it
     for (int i = static_cast<int>(thread); i < pairs_end * blocks; i += kThreads) {
         const int h = i / blocks, block = i - h * blocks;
         ptx::U32x4 word{0, 0, 0, 0};
@@ -96,11 +100,13 @@ __device__ __forceinline__ void load_queries(const ScoreParams& p, int64_t row, 
         ptx::st_shared_v4_f32(to + 48, decode_e4m3x4(word.w));
     }
     if (static_cast<int>(thread) < count)
-        ptx::st_shared_f32(ptx::cvta_to_shared(&shared.q_scale[thread]), ptx::ld_global_nc_f32(p.q_scale + first + thread));
+        ptx::st_shared_f32(ptx::cvta_to_shared(&shared.q_scale[thread]),
+                           ptx::ld_global_nc_f32(p.q_scale + first + thread));
 }
 
 // Dot products of two heads with the thread's key: two independent chains, each i ascending.
-__device__ __forceinline__ void dot_products(ptx::SharedAddr q, int depth, const float (&k)[kMaxDepth], float& even, float& odd) {
+__device__ __forceinline__ void dot_products(ptx::SharedAddr q, int depth, const float (&k)[kMaxDepth], float& even,
+                                             float& odd) {
 #pragma unroll
     for (int block = 0; block < kMaxDepth / 16; ++block) {
         if (block * 16 >= depth) continue;
@@ -121,7 +127,8 @@ __device__ __forceinline__ void dot_products(ptx::SharedAddr q, int depth, const
 }
 
 // sum over the heads of one row, for the thread's key. All threads call it: it synchronises the CTA.
-__device__ __forceinline__ float score_row(const ScoreParams& p, int64_t row, uint32_t thread, const float (&k)[kMaxDepth], Shared& shared) {
+__device__ __forceinline__ float score_row(const ScoreParams& p, int64_t row, uint32_t thread,
+                                           const float (&k)[kMaxDepth], Shared& shared) {
     float sum = 0.0f;
     for (int head = 0; head < p.heads; head += kHeadChunk) {
         const int count = p.heads - head < kHeadChunk ? p.heads - head : kHeadChunk;
@@ -131,9 +138,9 @@ __device__ __forceinline__ float score_row(const ScoreParams& p, int64_t row, ui
         for (int h = 0; h < count; h += 2) {
             float even = 0.0f, odd = 0.0f;
             dot_products(ptx::cvta_to_shared(&shared.q[h][0]), p.depth, k, even, odd);
-            sum = ptx::fma_rn_f32(ptx::ld_shared_f32(ptx::cvta_to_shared(&shared.q_scale[h])), ptx::max_nan_f32(even, 0.0f), sum);
-            if (h + 1 < count)
-                sum = ptx::fma_rn_f32(ptx::ld_shared_f32(ptx::cvta_to_shared(&shared.q_scale[h + 1])), ptx::max_nan_f32(odd, 0.0f), sum);
+            const ptx::SharedAddr scale = ptx::cvta_to_shared(&shared.q_scale[h]);
+            sum = ptx::fma_rn_f32(ptx::ld_shared_f32(scale), ptx::max_nan_f32(even, 0.0f), sum);
+            if (h + 1 < count) sum = ptx::fma_rn_f32(ptx::ld_shared_f32(scale + 4), ptx::max_nan_f32(odd, 0.0f), sum);
         }
     }
     return sum;
@@ -142,13 +149,15 @@ __device__ __forceinline__ float score_row(const ScoreParams& p, int64_t row, ui
 }  // namespace
 }  // namespace lidx::generic_score
 
-extern "C" __global__ void __launch_bounds__(lidx::generic_score::kThreads) generic_score(const __grid_constant__ lidx::ScoreParams p) {
+extern "C" __global__ void __launch_bounds__(lidx::generic_score::kThreads)
+generic_score(const __grid_constant__ lidx::ScoreParams p) {
     using namespace lidx;
     using namespace lidx::generic_score;
     __shared__ Shared shared;
     const auto request = static_cast<int32_t>(ptx::ctaid_x());
     const RequestSpan span = request_span(p, ptx::ld_global_nc_s32(p.cu_seqlens_q + request),
-                                          ptx::ld_global_nc_s32(p.cu_seqlens_q + request + 1), ptx::ld_global_nc_s32(p.context_lens + request));
+                                          ptx::ld_global_nc_s32(p.cu_seqlens_q + request + 1),
+                                          ptx::ld_global_nc_s32(p.context_lens + request));
     const TileRange tokens = slice_tiles(span.tokens, ptx::ctaid_z(), ptx::nctaid_z());
     const auto key_begin = static_cast<int32_t>(ptx::ctaid_y()) * kTileKeys;
     if (key_begin >= span.keys || tokens.begin >= tokens.end) return;
@@ -163,7 +172,8 @@ extern "C" __global__ void __launch_bounds__(lidx::generic_score::kThreads) gene
     float k[kMaxDepth];
     load_key(p, place, k);
     float k_scale = 0.0f;
-    if (place.legal) k_scale = ptx::ld_global_nc_f32(p.k_scale + place.page * p.k_scale_page_stride + static_cast<int64_t>(place.slot) * 4);
+    if (place.legal)
+        k_scale = ptx::ld_global_nc_f32(p.k_scale + place.page * p.k_scale_page_stride + int64_t{place.slot} * 4);
 
     for (int32_t token = tokens.begin; token < tokens.end; ++token) {
         const int64_t row = span.row_begin + token;

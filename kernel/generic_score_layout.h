@@ -15,7 +15,9 @@ inline constexpr int kDynamicSharedBytes = 0;   // all shared memory is static
 inline constexpr int kSharedBytes = kHeadChunk * kMaxDepth * 4 + kHeadChunk * 4;   // static, for tables
 
 constexpr bool heads_fit(int64_t heads) { return heads >= 1 && heads <= kMaxHeads; }
-constexpr bool depth_fits(int64_t depth) { return depth >= kDepthStep && depth <= kMaxDepth && depth % kDepthStep == 0; }
+constexpr bool depth_fits(int64_t depth) {
+    return depth >= kDepthStep && depth <= kMaxDepth && depth % kDepthStep == 0;
+}
 // Any page size from 1.
 
 }  // namespace lidx::generic_score

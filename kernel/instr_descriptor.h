@@ -40,8 +40,8 @@ LIDX_HOST_DEVICE constexpr uint32_t instr_descriptor(const InstrDescriptorFields
          | 0u << 30;                                   // bits 30-31  maximum shift: .ws only
 }
 
-// Shapes of the dense kind for cta_group::1 (PTX ISA 9.7.16.2): N in steps of 8 for M = 64. For M = 128 older manuals say steps of
-// 16, so that is what we allow.
+// Shapes of the dense kind for cta_group::1 (PTX ISA 9.7.16.2): N in steps of 8 for M = 64. For M = 128 older manuals
+// say steps of 16, so that is what we allow.
 LIDX_HOST_DEVICE constexpr bool mma_shape_fits(uint32_t m, uint32_t n) {
     return (m == 64 && n >= 8 && n <= 256 && n % 8 == 0) || (m == 128 && n >= 16 && n <= 256 && n % 16 == 0);
 }

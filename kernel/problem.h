@@ -16,8 +16,9 @@ inline constexpr int kTileKeys = 128;     // keys per CTA tile: MMA M, and the 1
 inline constexpr int kMaxHeads = 128;
 inline constexpr int kMaxDepth = 128;
 
-// The kernels' parameter block, passed by value (`const __grid_constant__ ScoreParams`). Tensor maps, where a kernel has them, are
-// separate __grid_constant__ parameters in front of it: (CUtensorMap k_map, CUtensorMap q_map, ScoreParams).
+// The kernels' parameter block, passed by value (`const __grid_constant__ ScoreParams`). Tensor maps, where a kernel
+// has them, are separate __grid_constant__ parameters in front of it: (CUtensorMap k_map, CUtensorMap q_map,
+// ScoreParams).
 struct ScoreParams {
     const uint8_t* q;               // [rows, heads, depth] e4m3 codes
     const float* q_scale;           // [rows, heads]
@@ -38,7 +39,7 @@ struct ScoreParams {
     int32_t heads;
     int32_t depth;
     int32_t page_size;              // keys per page; contiguous: max_keys
-    int32_t max_tokens;             // tokens of a request are clamped to it: the launch's grid and shared memory follow from it
+    int32_t max_tokens;             // tokens of a request are clamped to it: grid and shared memory follow from it
     int32_t reserved;               // 0
 };
 static_assert(sizeof(ScoreParams) == 144, "host and device agree on the layout");

@@ -18,10 +18,13 @@ LIDX_HOST_DEVICE constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + 
 
 LIDX_HOST_DEVICE constexpr int64_t key_tiles(int64_t keys) { return ceil_div(keys, kTileKeys); }
 
-LIDX_HOST_DEVICE constexpr int64_t token_tiles(int64_t tokens, int tile_tokens) { return ceil_div(tokens, tile_tokens); }
+LIDX_HOST_DEVICE constexpr int64_t token_tiles(int64_t tokens, int tile_tokens) {
+    return ceil_div(tokens, tile_tokens);
+}
 
-// gridDim.z. base = batch * key_tiles(max_keys). Where the key tiles alone underfill the machine, a request's token tiles are
-// split so that about two CTAs per SM exist, each with at least two tiles to pipeline. One tile (decode): one slice.
+// gridDim.z. base = batch * key_tiles(max_keys). Where the key tiles alone underfill the machine, a request's token
+// tiles are split so that about two CTAs per SM exist, each with at least two tiles to pipeline. One tile (decode): one
+// slice.
 LIDX_HOST_DEVICE constexpr int64_t grid_slices(int64_t base, int64_t sms, int64_t tiles) {
     if (base <= 0 || base >= sms) return 1;
     const int64_t fill = 2 * sms / base;
@@ -56,7 +59,8 @@ struct RequestSpan {
     int32_t tokens;       // rows, 0 .. max_tokens
     int32_t keys;         // keys that each row sees, 0 .. max_keys
 };
-LIDX_HOST_DEVICE constexpr RequestSpan request_span(const ScoreParams& p, int32_t cu_begin, int32_t cu_end, int32_t context_len) {
+LIDX_HOST_DEVICE constexpr RequestSpan request_span(const ScoreParams& p, int32_t cu_begin, int32_t cu_end,
+                                                    int32_t context_len) {
     const int64_t begin = clamp(cu_begin, 0, p.rows);
     const int64_t end = clamp(cu_end, begin, p.rows);
     // A table of max_keys or more entries cannot be the limit; below that the product fits 64 bits.

@@ -3,23 +3,25 @@
 //
 //     score[row, key] = k_scale[key] * sum_h relu(q[row, h] . k[key]) * q_scale[row, h]
 //
-// A CTA owns 128 keys of one request and walks over token tiles. S^T = K Q^T: operand A is the K tile [128 keys, 128 bytes],
-// loaded once and kept; operand B a token tile [tokens * heads, 128 bytes]: 2 tokens of 64 heads, 4 of 32, or 3 of 32. S lies
-// in one Tensor Memory stage, a key per lane, token * heads + head along the columns; so a thread owns a key's whole row,
-// and the sum over the heads never leaves its registers. No split of the depth, no reduction between threads or CTAs.
+// A CTA owns 128 keys of one request and walks over token tiles. S^T = K Q^T: operand A is the K tile [128 keys, 128
+// bytes], loaded once and kept; operand B a token tile [tokens * heads, 128 bytes]: 2 tokens of 64 heads, 4 of 32, or 3
+// of 32. S lies in one Tensor Memory stage, a key per lane, token * heads + head along the columns; so a thread owns a
+// key's whole row, and the sum over the heads never leaves its registers. No split of the depth, no reduction between
+// threads or CTAs.
 //
-// Arithmetic. Four tcgen05.mma of K = 32, depth ascending, the first without accumulator input (fp8 products in the tensor
-// core's fixed window). Then fp32, round to nearest even, subnormals kept, the same for every tile variant, page size,
-// layout, batch and slice:
+// Arithmetic. Four tcgen05.mma of K = 32, depth ascending, the first without accumulator input (fp8 products in the
+// tensor core's fixed window). Then fp32, round to nearest even, subnormals kept, the same for every tile variant, page
+// size, layout, batch and slice:
 //     r[h] = relu(S[h]): max.NaN(x, +0), or (x + |x|) * 0.5 in pairs 0, 4, 8, ... of heads; the same bits, NaN included
 //     even = fma(q_scale[h], r[h], even)    h = 0, 2, 4, ...    even and odd start at +0
 //     odd  = fma(q_scale[h], r[h], odd)     h = 1, 3, 5, ...
 //     score = k_scale * (even + odd)
 //
-// Pipeline: four warps drain and reduce; one elected lane of warp 0 also issues all TMA and MMA. Time runs down, n is the tile:
+// Pipeline: four warps drain and reduce; one elected lane of warp 0 also issues all TMA and MMA. Time runs down, n is
+// the tile:
 //
 //     TMA             tensor core   warps 0-3
-//     K, Q0, Q1       .             Tensor Memory, barriers, q_scale 0, k_scale
+//     Q0, Q1, K       .             Tensor Memory, barriers, q_scale 0, k_scale
 //     .               MMA 0         q_scale 1 on its way (registers)
 //     Q2 -> buffer 0  .             s_full: drain S 0, meet; MMA 1 may go
 //     .               MMA 1         relu, q_scale, sums, store of tile 0; q_scale 1 -> shared; q_scale 2 on its way
@@ -29,11 +31,11 @@
 //     k_full      TMA -> issuer: the K tile is in shared memory. One phase.
 //     q_full[b]   TMA -> issuer: a token tile is in Q buffer b.
 //     s_full      tcgen05.commit -> all: S is complete; so the MMA has read its Q buffer, which may be overwritten.
-//     bar_sync    all -> issuer: every warp has drained S (wait::ld), the stage may be overwritten;
+//     meet        all -> issuer: every warp has drained S (wait::ld), the stage may be overwritten;
 //                 all -> all: tile n - 1's q_scale have been read, tile n's are in place.
 //
-// Budget of a 128 x 128 tile (clocks per SM; docs/kernel-sm100.md): MMA 256; FMA pipe 192 (64 FFMA2, 16 FADD2, 16 FMUL2 per
-// warp), ALU 192 (96 FMNMX per warp); shared memory 50 KiB, 34 KiB with one token tile; Tensor Memory 128 columns.
+// Budget of a 128 x 128 tile (clocks per SM; docs/kernel-sm100.md): MMA 256; FMA pipe 192 (64 FFMA2, 16 FADD2, 16 FMUL2
+// per warp), ALU 192 (96 FMNMX per warp); shared memory 50 KiB, 34 KiB with one token tile; Tensor Memory 128 columns.
 #include "kernel/instr_descriptor.h"
 #include "kernel/problem.h"
 #include "kernel/schedule.h"
@@ -63,10 +65,13 @@ struct Work {
     __device__ __forceinline__ int32_t count() const { return tiles.end - tiles.begin; }
 };
 
-// Who is asking.
+// Who is asking. warp came through shfl: uniform for ptxas too.
 struct Thread {
     uint32_t index, warp, lane;
-    bool issuer;            // the one lane of the CTA that issues TMA, MMA and commits
+    // The one lane of the CTA that issues TMA, MMA and commits. All of warp 0 must ask. Elected anew at each place (it
+    // is the same lane every time): guarded by elect itself, ptxas knows that one lane is active and needs no loop over
+    // lanes for uniform operands (1032 SASS instructions in sm100_score_h64; 1280 with the answer kept in a register).
+    __device__ __forceinline__ bool issuer() const { return warp == 0 && ptx::elect_sync(ptx::kFullMask); }
 };
 
 template <class T>
@@ -76,13 +81,20 @@ __device__ __forceinline__ Work find_work(const ScoreParams& p) {
                                           ptx::ld_global_nc_s32(p.cu_seqlens_q + request + 1),
                                           ptx::ld_global_nc_s32(p.context_lens + request));
     const auto tiles = static_cast<int32_t>(token_tiles(span.tokens, T::kTokens));
-    return {request,        static_cast<int32_t>(ptx::ctaid_y()) * kTileKeys,          span.keys,
-            span.row_begin, span.tokens, slice_tiles(tiles, ptx::ctaid_z(), ptx::nctaid_z())};
+    return {request, static_cast<int32_t>(ptx::ctaid_y()) * kTileKeys, span.keys, span.row_begin, span.tokens,
+            slice_tiles(tiles, ptx::ctaid_z(), ptx::nctaid_z())};
 }
 
 __device__ __forceinline__ void wait(ptx::SharedAddr barrier, ptx::Parity parity) {
     while (!ptx::mbarrier_try_wait_parity(barrier, parity)) {
     }
+}
+
+// All 128 threads; what they did in Tensor Memory before is done before.
+__device__ __forceinline__ void meet() {
+    ptx::bar_warp_sync(ptx::kFullMask);   // bar.sync is .aligned
+    ptx::tcgen05_fence_before_thread_sync();
+    ptx::bar_sync();
 }
 
 // Where a key lies; page is kDeadPage where the page id is not one of the pool's.
@@ -100,8 +112,9 @@ __device__ __forceinline__ KeyPlace find_key(const ScoreParams& p, int32_t reque
     return place;
 }
 
-// Warp 0. The K tile is one box, or as many as it has pages: a lane looks up a page each, then the issuer sends the boxes, all
-// on k_full. Boxes beyond the length or of an illegal page go out of bounds: nothing is read, their bytes still arrive.
+// Warp 0. The K tile is one box, or as many as it has pages: a lane looks up a page each, then the issuer sends the
+// boxes, all on k_full. Boxes beyond the length or of an illegal page go out of bounds: nothing is read, their bytes
+// still arrive.
 template <class T>
 __device__ __forceinline__ void load_k_tile(const ScoreParams& p, const ptx::TensorMap* k_map, const Work& work,
                                             const Thread& self, typename T::SharedLayout& shared) {
@@ -112,12 +125,13 @@ __device__ __forceinline__ void load_k_tile(const ScoreParams& p, const ptx::Ten
     if (static_cast<int32_t>(self.lane) < boxes && key < work.key_end) place = find_key(p, work.request, key);
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.k_full);
     const auto box_bytes = static_cast<uint32_t>(box_slots * kDepth);
-    if (self.issuer) ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(boxes) * box_bytes);
+    if (self.issuer()) ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(boxes) * box_bytes);
     for (int32_t box = 0; box < boxes; ++box) {
-        const auto page = static_cast<int32_t>(ptx::shfl_sync_idx(static_cast<uint32_t>(place.page), box, ptx::kFullMask));
-        const auto slot = static_cast<int32_t>(ptx::shfl_sync_idx(static_cast<uint32_t>(place.slot), box, ptx::kFullMask));
+        const uint32_t page = ptx::shfl_sync_idx(static_cast<uint32_t>(place.page), box, ptx::kFullMask);
+        const uint32_t slot = ptx::shfl_sync_idx(static_cast<uint32_t>(place.slot), box, ptx::kFullMask);
         const ptx::SharedAddr to = ptx::cvta_to_shared(shared.k) + static_cast<uint32_t>(box) * box_bytes;
-        if (self.issuer) ptx::cp_async_bulk_tensor_3d(to, k_map, 0, slot, page, full);
+        if (self.issuer())
+            ptx::cp_async_bulk_tensor_3d(to, k_map, 0, static_cast<int32_t>(slot), static_cast<int32_t>(page), full);
     }
 }
 
@@ -147,8 +161,8 @@ __device__ __forceinline__ void multiply(ptx::TmemAddr s, int32_t n, typename T:
     const uint64_t q = smem_descriptor_k_major_128b(q_buffer<T>(n, shared).value);
 #pragma unroll
     for (int step = 0; step < kDepth / kMmaK; ++step)
-        ptx::tcgen05_mma_kind_f8f6f4(s, smem_descriptor_advance(k, step * kMmaK), smem_descriptor_advance(q, step * kMmaK),
-                                     kInstr, step > 0);
+        ptx::tcgen05_mma_kind_f8f6f4(s, smem_descriptor_advance(k, step * kMmaK),
+                                     smem_descriptor_advance(q, step * kMmaK), kInstr, step > 0);
     ptx::tcgen05_commit_mbarrier_arrive_one(ptx::cvta_to_shared(&shared.s_full));
 }
 
@@ -161,26 +175,29 @@ __device__ __forceinline__ float load_q_scale(const ScoreParams& p, const Work& 
     return ptx::ld_global_nc_f32(p.q_scale + row * T::kHeads + column);
 }
 template <class T>
-__device__ __forceinline__ void keep_q_scale(float value, int32_t n, uint32_t column, typename T::SharedLayout& shared) {
+__device__ __forceinline__ void keep_q_scale(float value, int32_t n, uint32_t column,
+                                             typename T::SharedLayout& shared) {
     if (static_cast<int32_t>(column) < T::kColumns)
         ptx::st_shared_f32(ptx::cvta_to_shared(&shared.q_scale[n & 1][column]), value);
 }
 
-// All of the thread's TMEM lane into registers, complete when it returns.
+// All of the thread's TMEM lane into registers, complete when it returns. Whole warp.
 template <class T>
 __device__ __forceinline__ void drain(ptx::TmemAddr s, uint32_t (&row)[T::kColumns / 32][32]) {
+    ptx::bar_warp_sync(ptx::kFullMask);   // tcgen05.ld is .aligned; waiting and the issuer's turn may have diverged
 #pragma unroll
-    for (int block = 0; block < T::kColumns / 32; ++block) ptx::tcgen05_ld_32x32b_x32(row[block], s.column(block * 32));
+    for (int block = 0; block < T::kColumns / 32; ++block)
+        ptx::tcgen05_ld_32x32b_x32(row[block], s.column(block * 32));
     ptx::tcgen05_wait_ld();
 }
 
-// relu of a pair of heads. A quarter of the pairs goes through the FMA pipe, the rest through the ALU: 192 clocks each per
-// 128 x 128 tile. All on the ALU would take 256 there, half and half 256 on the FMA pipe.
+// relu of a pair of heads. A quarter of the pairs goes through the FMA pipe, the rest through the ALU: 192 clocks each
+// per 128 x 128 tile. All on the ALU would take 256 there, half and half 256 on the FMA pipe.
 __device__ __forceinline__ ptx::F32x2 relu(int pair, uint32_t x0, uint32_t x1) {
     const float a = __uint_as_float(x0), b = __uint_as_float(x1);
     if (pair % 4 != 0) return ptx::mov_b64(ptx::max_nan_f32(a, 0.0f), ptx::max_nan_f32(b, 0.0f));
-    const ptx::F32x2 doubled = ptx::add_rn_f32x2(ptx::mov_b64(a, b), ptx::mov_b64(ptx::abs_f32(a), ptx::abs_f32(b)));
-    return ptx::mul_rn_f32x2(doubled, ptx::mov_b64(0.5f, 0.5f));
+    const ptx::F32x2 magnitude = ptx::mov_b64(ptx::abs_f32(a), ptx::abs_f32(b));
+    return ptx::mul_rn_f32x2(ptx::add_rn_f32x2(ptx::mov_b64(a, b), magnitude), ptx::mov_b64(0.5f, 0.5f));
 }
 
 // sum[token] = sum over the heads, four heads of every token in turn.
@@ -211,92 +228,103 @@ __device__ __forceinline__ void reduce(const uint32_t (&row)[T::kColumns / 32][3
     }
 }
 
+// Warp 0. Barriers, then everything that flies before the CTA meets: the K tile and the first two token tiles.
+template <class T>
+__device__ __forceinline__ void start_loads(const ScoreParams& p, const ptx::TensorMap* k_map,
+                                            const ptx::TensorMap* q_map, const Work& work, const Thread& self,
+                                            typename T::SharedLayout& shared) {
+    if (self.issuer()) {
+        ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_full), 1);
+        ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_full[0]), 1);
+        ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_full[1]), 1);
+        ptx::mbarrier_init(ptx::cvta_to_shared(&shared.s_full), 1);
+        ptx::fence_mbarrier_init_release_cluster();
+        ptx::fence_proxy_async_shared_cta();   // TMA completes on them through the async proxy
+        load_q_tile<T>(q_map, work, 0, shared);
+        if (work.count() > 1) load_q_tile<T>(q_map, work, 1, shared);
+    }
+    ptx::bar_warp_sync(ptx::kFullMask);
+    load_k_tile<T>(p, k_map, work, self, shared);
+}
+
+// The key that a thread reduces and stores.
+struct OwnKey {
+    int32_t key;
+    bool live;       // inside the length and on a legal page
+    float scale;
+};
+__device__ __forceinline__ OwnKey load_own_key(const ScoreParams& p, const Work& work, uint32_t index) {
+    OwnKey own{work.key_begin + static_cast<int32_t>(index), false, 0.0f};
+    if (own.key >= work.key_end) return own;
+    const KeyPlace place = find_key(p, work.request, own.key);
+    own.live = place.page != kDeadPage;
+    const uint8_t* scale = p.k_scale + place.page * p.k_scale_page_stride + int64_t{place.slot} * 4;
+    if (own.live) own.scale = ptx::ld_global_nc_f32(scale);
+    else if (p.check_word) ptx::st_global_u32(p.check_word, 1);
+    return own;
+}
+
+// A warp's lanes hold consecutive keys: each store is one full line of 128 bytes.
+template <class T>
+__device__ __forceinline__ void store_tile(const ScoreParams& p, const Work& work, const OwnKey& own, int32_t n,
+                                           const float (&sum)[T::kTokens]) {
+    const int32_t first = (work.tiles.begin + n) * T::kTokens;
+    float* to = p.scores + (int64_t{work.row_begin} + first) * p.score_stride + own.key;
+#pragma unroll
+    for (int token = 0; token < T::kTokens; ++token, to += p.score_stride)
+        if (own.live && first + token < work.tokens) ptx::st_global_f32(to, ptx::mul_rn_f32(own.scale, sum[token]));
+}
+
 template <class T>
 __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::TensorMap& q_map, const ScoreParams& p) {
     extern __shared__ __align__(kSwizzleAtomBytes) uint8_t dynamic_shared[];
     auto& shared = *reinterpret_cast<typename T::SharedLayout*>(dynamic_shared);
     const Work work = find_work<T>(p);
     if (work.empty()) return;
-    const uint32_t index = ptx::tid_x(), warp = index / 32;
-    const Thread self{index, warp, index % 32, warp == 0 && ptx::elect_sync(ptx::kFullMask)};
-    const ptx::SharedAddr s_full = ptx::cvta_to_shared(&shared.s_full);
+    const uint32_t index = ptx::tid_x();
+    const Thread self{index, ptx::shfl_sync_idx(index / 32, 0, ptx::kFullMask), index % 32};
 
-    if (self.issuer) {
-        ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_full), 1);
-        ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_full[0]), 1);
-        ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_full[1]), 1);
-        ptx::mbarrier_init(s_full, 1);
-        ptx::fence_mbarrier_init_release_cluster();
-        ptx::fence_proxy_async_shared_cta();
-        load_q_tile<T>(&q_map, work, 0, shared);
-        if (work.count() > 1) load_q_tile<T>(&q_map, work, 1, shared);
-    }
-    if (warp == 0) {
-        ptx::bar_warp_sync(ptx::kFullMask);
-        load_k_tile<T>(p, &k_map, work, self, shared);
-    }
-    if (warp == 1) {
+    if (self.warp == 0) start_loads<T>(p, &k_map, &q_map, work, self, shared);
+    if (self.warp == 1) {
         ptx::tcgen05_alloc(ptx::cvta_to_shared(&shared.tmem_base), T::kTmemColumns);
         ptx::tcgen05_relinquish_alloc_permit();
     }
     keep_q_scale<T>(load_q_scale<T>(p, work, 0, index), 0, index, shared);
-    const int32_t key = work.key_begin + static_cast<int32_t>(index);
-    KeyPlace place{kDeadPage, 0};
-    float k_scale = 0.0f;
-    if (key < work.key_end) {
-        place = find_key(p, work.request, key);
-        if (place.page == kDeadPage) {
-            if (p.check_word) ptx::st_global_u32(p.check_word, 1);
-        } else {
-            k_scale = ptx::ld_global_nc_f32(p.k_scale + place.page * p.k_scale_page_stride + int64_t{place.slot} * 4);
-        }
-    }
-    ptx::bar_warp_sync(ptx::kFullMask);
-    ptx::tcgen05_fence_before_thread_sync();
-    ptx::bar_sync();   // barriers, Tensor Memory and q_scale 0 are there
+    const OwnKey own = load_own_key(p, work, index);
+    meet();   // barriers, Tensor Memory and q_scale 0 are there
     ptx::tcgen05_fence_after_thread_sync();
     const ptx::TmemAddr s{ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.tmem_base)) + kTmemColumnS};
-    if (self.issuer) {
+    if (self.issuer()) {
         wait(ptx::cvta_to_shared(&shared.k_full), {0});
         multiply<T>(s, 0, shared);
     }
 
     for (int32_t n = 0; n < work.count(); ++n) {
         const float next_q_scale = load_q_scale<T>(p, work, n + 1, index);
-        wait(s_full, {static_cast<uint32_t>(n) & 1});
+        wait(ptx::cvta_to_shared(&shared.s_full), {static_cast<uint32_t>(n) & 1});
         ptx::tcgen05_fence_after_thread_sync();
-        if (self.issuer && n + 2 < work.count()) load_q_tile<T>(&q_map, work, n + 2, shared);
-        ptx::bar_warp_sync(ptx::kFullMask);
+        if (n + 2 < work.count() && self.issuer()) load_q_tile<T>(&q_map, work, n + 2, shared);
         uint32_t row[T::kColumns / 32][32];
-        drain<T>(s.lane(warp * 32), row);
-        ptx::tcgen05_fence_before_thread_sync();
-        ptx::bar_sync();   // S is free; q_scale n is in place, q_scale n - 1 has been read
-        if (self.issuer && n + 1 < work.count()) multiply<T>(s, n + 1, shared);
-
+        drain<T>(s.lane(self.warp * 32), row);
+        meet();   // S may be overwritten; q_scale n is in place, q_scale n - 1 has been read
+        if (n + 1 < work.count() && self.issuer()) multiply<T>(s, n + 1, shared);
         float sum[T::kTokens];
         reduce<T>(row, n, shared, sum);
-        const int32_t token_begin = (work.tiles.begin + n) * T::kTokens;
-        float* to = p.scores + (int64_t{work.row_begin} + token_begin) * p.score_stride + key;
-#pragma unroll
-        for (int token = 0; token < T::kTokens; ++token, to += p.score_stride)
-            if (place.page != kDeadPage && token_begin + token < work.tokens)
-                ptx::st_global_f32(to, ptx::mul_rn_f32(k_scale, sum[token]));
+        store_tile<T>(p, work, own, n, sum);
         if (n + 1 < work.count()) keep_q_scale<T>(next_q_scale, n + 1, index, shared);
     }
-    if (warp == 1) {
-        ptx::bar_warp_sync(ptx::kFullMask);
-        ptx::tcgen05_dealloc(s, T::kTmemColumns);   // every warp has drained: the last tile's bar_sync
-    }
+    ptx::bar_warp_sync(ptx::kFullMask);
+    if (self.warp == 1) ptx::tcgen05_dealloc(s, T::kTmemColumns);   // all have drained: they met after the last drain
 }
 
 }  // namespace
 }  // namespace lidx::sm100_score
 
-#define LIDX_SM100_SCORE_ENTRY(symbol, heads, depth, tokens)                                                               \
-    extern "C" __global__ void __launch_bounds__(lidx::sm100_score::kThreads) symbol(                                      \
-        const __grid_constant__ lidx::ptx::TensorMap k_map, const __grid_constant__ lidx::ptx::TensorMap q_map,            \
-        const __grid_constant__ lidx::ScoreParams p) {                                                                     \
-        static_assert(depth == lidx::sm100_score::kDepth);                                                                 \
-        lidx::sm100_score::score<lidx::sm100_score::Tile<heads, tokens>>(k_map, q_map, p);                                 \
+#define LIDX_SM100_SCORE_ENTRY(symbol, heads, depth, tokens)                                                           \
+    extern "C" __global__ void __launch_bounds__(lidx::sm100_score::kThreads) symbol(                                  \
+        const __grid_constant__ lidx::ptx::TensorMap k_map, const __grid_constant__ lidx::ptx::TensorMap q_map,        \
+        const __grid_constant__ lidx::ScoreParams p) {                                                                 \
+        static_assert(depth == lidx::sm100_score::kDepth);                                                             \
+        lidx::sm100_score::score<lidx::sm100_score::Tile<heads, tokens>>(k_map, q_map, p);                             \
     }
 LIDX_SM100_SCORE_VARIANTS(LIDX_SM100_SCORE_ENTRY)

@@ -20,21 +20,21 @@ inline constexpr int kMmaK = 32;                    // depth of one tcgen05.mma 
 LIDX_HOST_DEVICE constexpr int k_box_slots(int64_t page_size) {
     return page_size < kTileKeys ? static_cast<int>(page_size) : kTileKeys;
 }
-// Paged caches need pages of these sizes: a tile is a whole number of boxes and each box starts at 2048 bytes or more.
+// Paged caches need pages of these sizes: a tile is then a whole number of boxes.
 constexpr bool page_size_fits(int64_t page_size) {
     return page_size == 16 || page_size == 32 || page_size == 64 || page_size == 128 || page_size == 256;
 }
 // The row coordinate of the Q map is a signed 32-bit number.
 constexpr bool rows_fit(int64_t rows, int64_t heads) { return rows >= 0 && rows * heads <= INT32_MAX; }
-// The page coordinate of a box that must not be read (beyond the length, or an illegal page id): out of bounds, so it is
-// zero-filled and still completes its full byte count.
+// The page coordinate of a box that must not be read (beyond the length, or an illegal page id): out of bounds, so it
+// is zero-filled and still completes its full byte count.
 inline constexpr int32_t kDeadPage = -1;
 
 // ---- shared memory. The second Q buffer is last: a launch with one token tile gets only what lies before it.
 template <int kColumns>
 struct alignas(kSwizzleAtomBytes) Shared {
     uint8_t k[kTileKeys * kDepth];                  // [128 keys, 128 bytes], 128-byte swizzle; operand A
-    uint8_t q0[kColumns * kDepth];                  // [tokens * heads, 128 bytes], 128-byte swizzle; operand B of even tiles
+    uint8_t q0[kColumns * kDepth];  // [tokens * heads, 128 bytes], 128-byte swizzle; operand B of even tiles
     alignas(16) float q_scale[2][kColumns];         // [buffer, tokens * heads]
     uint64_t k_full;                                // mbarrier: the K tile has landed (one phase)
     uint64_t q_full[2];                             // mbarrier: a Q tile has landed
@@ -55,10 +55,12 @@ struct Tile {
     static constexpr int kSharedBytesDecode = offsetof(SharedLayout, q1);   // launches with one token tile
     static constexpr int kQBytes = kColumns * kDepth;               // bytes of a Q tile = its expect_tx
 
-    static_assert(kColumns % 32 == 0 && kColumns <= 128, "drained in blocks of 32 columns; one thread stores one q_scale");
+    static_assert(kColumns % 32 == 0 && kColumns <= 128,
+                  "drained in blocks of 32 columns; one thread stores one q_scale");
     static_assert(kColumns % 16 == 0, "MMA N for M = 128");
     static_assert(kHeads % 4 == 0, "q_scale is read four at a time");
-    static_assert(offsetof(SharedLayout, q0) % kSwizzleAtomBytes == 0 && offsetof(SharedLayout, q1) % kSwizzleAtomBytes == 0);
+    static_assert(offsetof(SharedLayout, q0) % kSwizzleAtomBytes == 0 &&
+                  offsetof(SharedLayout, q1) % kSwizzleAtomBytes == 0);
     static_assert(offsetof(SharedLayout, q_scale) % 16 == 0);
 };
 

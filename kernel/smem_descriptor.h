@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared-memory matrix descriptor of tcgen05.mma (PTX ISA 9.7.16.4.1): 64 bits, addresses in units of 16 bytes. Plain C++.
+// Shared-memory matrix descriptor of tcgen05.mma (PTX ISA 9.7.16.4.1): 64 bits, addresses in 16-byte units. Plain C++.
 #pragma once
 #include <cstdint>
 
@@ -30,14 +30,16 @@ LIDX_HOST_DEVICE constexpr uint64_t smem_descriptor(const SmemDescriptorFields& 
          | static_cast<uint64_t>(f.swizzle) << 61;            // bits 61-63  swizzle
 }
 
-// A K-major operand of 128-byte rows under the 128-byte swizzle, starting on a 1024-byte boundary: what a TMA box of 128-byte
-// rows with SWIZZLE_128B writes. Eight rows are one 1024-byte swizzle atom.
+// A K-major operand of 128-byte rows under the 128-byte swizzle, starting on a 1024-byte boundary: what a TMA box of
+// 128-byte rows with SWIZZLE_128B writes. Eight rows are one 1024-byte swizzle atom.
 LIDX_HOST_DEVICE constexpr uint64_t smem_descriptor_k_major_128b(uint32_t start_bytes) {
     return smem_descriptor({.start_bytes = start_bytes, .stride_bytes = 1024, .swizzle = SmemSwizzle::k128Byte});
 }
 
-// The same operand `bytes` further along its 128-byte rows. The swizzle is a function of the absolute address, so a step
-// inside the atom is a plain addition to the start address; it cannot carry out of the field inside shared memory.
-LIDX_HOST_DEVICE constexpr uint64_t smem_descriptor_advance(uint64_t descriptor, uint32_t bytes) { return descriptor + (bytes >> 4); }
+// The same operand `bytes` further along its 128-byte rows. The swizzle is a function of the absolute address, so a
+// step inside the atom is a plain addition to the start address; it cannot carry out of the field inside shared memory.
+LIDX_HOST_DEVICE constexpr uint64_t smem_descriptor_advance(uint64_t descriptor, uint32_t bytes) {
+    return descriptor + (bytes >> 4);
+}
 
 }  // namespace lidx

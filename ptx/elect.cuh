@@ -13,7 +13,9 @@ inline constexpr uint32_t kFullMask = 0xffffffffu;
 // The same lane is elected for the same mask every time.
 LIDX_PTX bool elect_sync(uint32_t membermask) {
     uint32_t elected;
-    asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, %1;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(elected) : "r"(membermask));
+    asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, %1;\n\tselp.u32 %0, 1, 0, p;\n\t}"
+                 : "=r"(elected)
+                 : "r"(membermask));
     return elected != 0;
 }
 
@@ -28,7 +30,8 @@ LIDX_PTX uint32_t shfl_sync_idx(uint32_t a, uint32_t lane, uint32_t membermask) 
 // bar.warp.sync membermask;                     PTX ISA 6.0, sm_30 (9.7.13.2)
 LIDX_PTX void bar_warp_sync(uint32_t membermask) { asm volatile("bar.warp.sync %0;" ::"r"(membermask) : "memory"); }
 
-// barrier{.cta}.sync{.aligned} a{, b};  bar.sync a is barrier.cta.sync.aligned a;    PTX ISA 1.0, all targets (9.7.13.1)
+// barrier{.cta}.sync{.aligned} a{, b};  bar.sync a is barrier.cta.sync.aligned a;
+//                                               PTX ISA 1.0, all targets (9.7.13.1)
 // All threads of the CTA, barrier 0.
 LIDX_PTX void bar_sync() { asm volatile("bar.sync 0;" ::: "memory"); }
 

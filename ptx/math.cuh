@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fp32 arithmetic with its rounding spelled out, so that nothing is contracted or flushed (PTX ISA 9.7.3). All functions are
-// pure: not volatile. Subnormals are kept; a NaN result is the canonical 0x7fffffff.
+// fp32 arithmetic with its rounding spelled out, so that nothing is contracted or flushed (PTX ISA 9.7.3). All
+// functions are pure: not volatile. Subnormals are kept; a NaN result is the canonical 0x7fffffff.
 #pragma once
 #include <cstdint>
 

@@ -17,7 +17,8 @@ LIDX_PTX void mbarrier_inval(SharedAddr addr) {
     asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(addr.value) : "memory");
 }
 
-// mbarrier.arrive{.sem.scope}{.shared{::cta}}.b64 state, [addr]{, count};      PTX ISA 7.0, sm_80; `_` 7.1 (9.7.13.15.13)
+// mbarrier.arrive{.sem.scope}{.shared{::cta}}.b64 state, [addr]{, count};
+//                                                                       PTX ISA 7.0, `_` 7.1, sm_80 (9.7.13.15.13)
 // Default: release, CTA scope; count 1.
 LIDX_PTX void mbarrier_arrive(SharedAddr addr) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(addr.value) : "memory");
@@ -26,7 +27,8 @@ LIDX_PTX void mbarrier_arrive(SharedAddr addr) {
 // mbarrier.arrive.expect_tx{.sem.scope}{.shared{::cta}}.b64 state, [addr], txCount;   PTX ISA 8.0, sm_90 (9.7.13.15.13)
 // First raises the phase's tx-count by txCount bytes, then arrives once.
 LIDX_PTX void mbarrier_arrive_expect_tx(SharedAddr addr, uint32_t tx_count_bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(addr.value), "r"(tx_count_bytes) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(addr.value), "r"(tx_count_bytes)
+                 : "memory");
 }
 
 // mbarrier.try_wait.parity{.sem.scope}{.shared{::cta}}.b64 waitComplete, [addr], phaseParity{, suspendTimeHint};
@@ -44,7 +46,9 @@ LIDX_PTX bool mbarrier_try_wait_parity(SharedAddr addr, Parity phase_parity) {
 
 // fence.op_restrict.release.cluster;  .op_restrict = { .mbarrier_init }        PTX ISA 8.0, sm_90 (9.7.13.4)
 // Makes this thread's mbarrier.init visible to the asynchronous units and to the cluster.
-LIDX_PTX void fence_mbarrier_init_release_cluster() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+LIDX_PTX void fence_mbarrier_init_release_cluster() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
 
 // fence.proxy.proxykind;  .proxykind = { .async.shared::{cta, cluster} }       PTX ISA 8.0, sm_90 (9.7.13.4)
 // Orders generic-proxy accesses to shared memory with those of the async proxy (TMA, tcgen05.mma), both ways.

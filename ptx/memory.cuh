@@ -31,12 +31,17 @@ LIDX_PTX U32x4 ld_global_nc_v4_u32(const void* a) {
 
 // st{.weak}{.ss}.type [a], b;                   PTX ISA 1.0, all targets (9.7.9.11)
 LIDX_PTX void st_global_f32(void* a, float b) { asm volatile("st.global.f32 [%0], %1;" ::"l"(a), "f"(b) : "memory"); }
-LIDX_PTX void st_global_u32(void* a, uint32_t b) { asm volatile("st.global.u32 [%0], %1;" ::"l"(a), "r"(b) : "memory"); }
-LIDX_PTX void st_shared_f32(SharedAddr a, float b) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(a.value), "f"(b) : "memory"); }
+LIDX_PTX void st_global_u32(void* a, uint32_t b) {
+    asm volatile("st.global.u32 [%0], %1;" ::"l"(a), "r"(b) : "memory");
+}
+LIDX_PTX void st_shared_f32(SharedAddr a, float b) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(a.value), "f"(b) : "memory");
+}
 
 // st{.weak}{.ss}.vec.type [a], b;  .vec = { .v4 }: 16-byte aligned      PTX ISA 1.0, all targets (9.7.9.11)
 LIDX_PTX void st_shared_v4_f32(SharedAddr a, F32x4 b) {
-    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(a.value), "f"(b.x), "f"(b.y), "f"(b.z), "f"(b.w) : "memory");
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(a.value), "f"(b.x), "f"(b.y), "f"(b.z), "f"(b.w)
+                 : "memory");
 }
 
 // ld{.weak}{.ss}.type d, [a];                   PTX ISA 1.0, all targets (9.7.9.8)
@@ -54,7 +59,10 @@ LIDX_PTX float ld_shared_f32(SharedAddr a) {
 // ld{.weak}{.ss}.vec.type d, [a];  .vec = { .v4, .v2 }: aligned to the whole     PTX ISA 1.0, all targets (9.7.9.8)
 LIDX_PTX F32x4 ld_shared_v4_f32(SharedAddr a) {
     F32x4 d;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(d.x), "=f"(d.y), "=f"(d.z), "=f"(d.w) : "r"(a.value) : "memory");
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(d.x), "=f"(d.y), "=f"(d.z), "=f"(d.w)
+                 : "r"(a.value)
+                 : "memory");
     return d;
 }
 LIDX_PTX void ld_shared_v2_b64(F32x2& d0, F32x2& d1, SharedAddr a) {

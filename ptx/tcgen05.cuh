@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fifth-generation tensor core and its Tensor Memory (PTX ISA 9.7.16). All for cta_group::1: a kernel must use one value.
-// Targets of every instruction here: sm_100a, and from PTX ISA 8.8 the family sm_100f.
+// Fifth-generation tensor core and its Tensor Memory (PTX ISA 9.7.16). All for cta_group::1: a kernel must use one
+// value. Targets of every instruction here: sm_100a, and from PTX ISA 8.8 the family sm_100f.
 #pragma once
 #include <cstdint>
 
@@ -11,7 +11,8 @@ namespace lidx::ptx {
 // tcgen05.alloc.cta_group.sync.aligned{.shared::cta}.b32 [dst], nCols;          PTX ISA 8.6 (9.7.16.7.1)
 // Whole warp. nCols: a power of two, 32 .. 512. Blocks until they are free, then writes their TMEM address to [dst].
 LIDX_PTX void tcgen05_alloc(SharedAddr dst, uint32_t n_cols) {
-    asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(dst.value), "r"(n_cols) : "memory");
+    asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(dst.value), "r"(n_cols)
+                 : "memory");
 }
 
 // tcgen05.dealloc.cta_group.sync.aligned.b32 taddr, nCols;                      PTX ISA 8.6 (9.7.16.7.1)
@@ -26,10 +27,12 @@ LIDX_PTX void tcgen05_relinquish_alloc_permit() {
     asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::: "memory");
 }
 
-// tcgen05.mma.cta_group.kind [d-tmem], a-desc, b-desc, idesc, { disable-output-lane }, enable-input-d {, scale-input-d};
+// tcgen05.mma.cta_group.kind [d-tmem], a-desc, b-desc, idesc,
+//                            { disable-output-lane }, enable-input-d {, scale-input-d};
 // .kind = { .kind::f8f6f4 }                                                     PTX ISA 8.6 (9.7.16.10.9.1)
-// One thread issues; asynchronous. D[m][n] = sum over k of A[m][k] B[n][k] + (enable_input_d ? D[m][n] : 0).
-LIDX_PTX void tcgen05_mma_kind_f8f6f4(TmemAddr d_tmem, uint64_t a_desc, uint64_t b_desc, uint32_t idesc, bool enable_input_d) {
+// One thread issues; asynchronous. D[m][n] = sum over k of A[m][k] B[n][k], plus D[m][n] where enable_input_d.
+LIDX_PTX void tcgen05_mma_kind_f8f6f4(TmemAddr d_tmem, uint64_t a_desc, uint64_t b_desc, uint32_t idesc,
+                                      bool enable_input_d) {
     asm volatile(
         "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %4, 0;\n\t"
         "tcgen05.mma.cta_group::1.kind::f8f6f4 [%0], %1, %2, %3, p;\n\t}" ::"r"(d_tmem.value),
@@ -39,9 +42,10 @@ LIDX_PTX void tcgen05_mma_kind_f8f6f4(TmemAddr d_tmem, uint64_t a_desc, uint64_t
 
 // tcgen05.commit.cta_group.completion_mechanism{.shared::cluster}{.multicast}.b64 [mbar] {, ctaMask};
 // .completion_mechanism = { .mbarrier::arrive::one }                            PTX ISA 8.6 (9.7.16.12.1)
-// One arrival on mbar when all earlier asynchronous tcgen05.mma of this thread are complete; implies before_thread_sync.
+// One arrival on mbar when all earlier tcgen05.mma of this thread are complete; implies before_thread_sync.
 LIDX_PTX void tcgen05_commit_mbarrier_arrive_one(SharedAddr mbar) {
-    asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(mbar.value) : "memory");
+    asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(mbar.value)
+                 : "memory");
 }
 
 // tcgen05.fence::before_thread_sync;                                            PTX ISA 8.6 (9.7.16.11.1)
@@ -58,7 +62,7 @@ LIDX_PTX void tcgen05_wait_ld() { asm volatile("tcgen05.wait::ld.sync.aligned;" 
 
 // tcgen05.ld.sync.aligned.shape1.num{.pack}.b32 r, [taddr];  .shape1 = { .32x32b }, .num = { .x32 }
 //                                                                               PTX ISA 8.6 (9.7.16.8.3)
-// Whole warp, one taddr. Lane l of warp w (modulo 4) reads TMEM lane 32w + l, columns taddr .. taddr + 31, into r[0 .. 31].
+// Whole warp, one taddr. Lane l of warp w (modulo 4) reads TMEM lane 32w + l, columns taddr to taddr + 31, into r.
 LIDX_PTX void tcgen05_ld_32x32b_x32(uint32_t (&r)[32], TmemAddr taddr) {
     asm volatile(
         "tcgen05.ld.sync.aligned.32x32b.x32.b32 {"

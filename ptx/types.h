@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Address and phase types of the instruction layer: a shared address cannot be passed as a TMEM address.
 //
-// The ptx/ folder: one function is one instruction, with no policy. Above each function stand the instruction's syntax from the
-// PTX ISA manual (version 9.1), the ISA version and the targets that have it, and the manual's section. Names are the
-// opcode with underscores, operands are in PTX order. What orders or touches memory is volatile and clobbers memory.
+// The ptx/ folder: one function is one instruction, with no policy. Above each function stand the instruction's syntax
+// from the PTX ISA manual (version 9.1), the ISA version and the targets that have it, and the manual's section. Names
+// are the opcode with underscores, operands are in PTX order. What orders or touches memory is volatile and clobbers
+// memory.
 #pragma once
 #include <cstdint>
 
