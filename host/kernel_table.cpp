@@ -2,6 +2,7 @@
 #include "host/kernel_table.h"
 
 #include <climits>
+#include <cstring>
 
 #include "kernel/generic_score_layout.h"
 #include "kernel/sm100_score_layout.h"
@@ -31,19 +32,21 @@ static_assert(sizeof(kRows) == kKernelCount * sizeof(KernelRow), "kKernelCount i
 
 std::span<const KernelRow, kKernelCount> kernel_rows() { return kRows; }
 
-std::string kernel_summary(const KernelRow& row) {
-    const std::string heads = row.heads != 0 ? std::to_string(row.heads) : "1 to " + std::to_string(kMaxHeads);
-    const std::string depth = row.depth != 0 ? std::to_string(row.depth)
-                                             : "a multiple of " + std::to_string(generic_score::kDepthStep) + " up to " +
-                                                   std::to_string(kMaxDepth);
-    return std::string(row.symbol) + " (heads " + heads + ", depth " + depth +
-           (row.any_page_size ? ", any page size" : ", page size 16, 32, 64, 128, 256 or contiguous") +
-           ", compute capability " + row.capability_text + ")";
-}
-
 std::string kernel_summaries() {
     std::string text;
-    for (const KernelRow& row : kRows) text += (text.empty() ? "" : "; ") + kernel_summary(row);
+    for (size_t i = 0; i < kKernelCount; ++i) {
+        const KernelRow& row = kRows[i];
+        const bool first = i == 0 || std::strcmp(kRows[i - 1].source, row.source) != 0;
+        const bool last = i + 1 == kKernelCount || std::strcmp(kRows[i + 1].source, row.source) != 0;
+        const std::string heads = row.heads != 0 ? std::to_string(row.heads) : "1 to " + std::to_string(kMaxHeads);
+        const std::string depth = row.depth != 0 ? std::to_string(row.depth)
+                                                 : "a multiple of " + std::to_string(generic_score::kDepthStep) + " up to " +
+                                                       std::to_string(kMaxDepth);
+        text += (i == 0 ? "" : first ? "; " : ", ") + std::string(row.symbol) + " (heads " + heads + ", depth " + depth + ")";
+        if (last)
+            text += std::string(": ") + (row.any_page_size ? "any page size" : "page size 16, 32, 64, 128, 256 or contiguous") +
+                    ", compute capability " + row.capability_text;
+    }
     return text;
 }
 

@@ -38,9 +38,7 @@ constexpr bool runs_on(const KernelRow& row, int compute_capability) {
     return compute_capability >= row.capability_min && compute_capability <= row.capability_max;
 }
 
-// "sm100_score_h64 (heads 64, depth 128, page sizes 16, 32, 64, 128, 256 or contiguous, compute capability 10.x)"
-std::string kernel_summary(const KernelRow& row);
-// Every kernel's summary, and every kernel's symbol.
+// What exists: "sm100_score_h64 (heads 64, depth 128), ...: page size 16, 32, ..., compute capability 10.x; generic_score ..."
 std::string kernel_summaries();
 std::string kernel_symbols();
 

@@ -9,8 +9,8 @@
 // Made by kernel/meson.build from the fatbins.
 extern "C" {
 #define LIDX_FATBIN(source)                                                            \
-    extern const unsigned char lidx_fatbin_##source[] __attribute__((weak, visibility("hidden"))); \
-    extern const unsigned char lidx_fatbin_##source##_end[] __attribute__((weak, visibility("hidden")));
+    extern const unsigned char lidx_fatbin_##source[] __attribute__((visibility("hidden"))); \
+    extern const unsigned char lidx_fatbin_##source##_end[] __attribute__((visibility("hidden")));
 LIDX_FATBIN(sm100_score)
 LIDX_FATBIN(generic_score)
 #undef LIDX_FATBIN

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C ABI from open to enqueue against a driver that records: contexts, tensor maps, launches, and what is not done.
+#include "catch_any.h"
+
+#include <lidx.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "fake_driver.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kCountsMalloc = false;
+static int malloc_calls = 0;
+#else
+constexpr bool kCountsMalloc = true;
+static int malloc_calls = 0;
+extern "C" void* __libc_malloc(size_t size);
+extern "C" void* malloc(size_t size) {   // operator new comes here too
+    ++malloc_calls;
+    return __libc_malloc(size);
+}
+#endif
+
+namespace {
+
+struct CloseContext {
+    void operator()(lidx_context* context) const { lidx_close(context); }
+};
+struct DestroyPlan {
+    void operator()(lidx_plan* plan) const { lidx_plan_destroy(plan); }
+};
+using Context = std::unique_ptr<lidx_context, CloseContext>;
+using Plan = std::unique_ptr<lidx_plan, DestroyPlan>;
+
+lidx_status open(int32_t device, Context* context) {
+    const std::string path = fake_driver_path();
+    lidx_config config;
+    REQUIRE(lidx_config_init(&config) == LIDX_OK);
+    config.driver_path = path.c_str();
+    config.device = device;
+    lidx_context* opened = nullptr;
+    const lidx_status status = lidx_open(&config, &opened);
+    context->reset(opened);
+    return status;
+}
+
+lidx_score_desc paged_desc() {
+    lidx_score_desc desc;
+    REQUIRE(lidx_score_desc_init(&desc) == LIDX_OK);
+    desc.batch = 2;
+    desc.max_rows = 9;
+    desc.max_tokens = 5;
+    desc.heads = 64;
+    desc.depth = 128;
+    desc.max_keys = 1000;
+    desc.page_size = 64;
+    desc.num_pages = 40;
+    desc.k_page_stride = 64 * 132 + 16;
+    desc.k_scale_page_stride = 64 * 132 + 16;
+    desc.block_table_stride = 16;
+    desc.score_stride = 1024;
+    return desc;
+}
+
+Plan make_plan(const Context& context, const lidx_score_desc& desc) {
+    lidx_plan* plan = nullptr;
+    const lidx_status status = lidx_plan_create(context.get(), &desc, &plan);
+    INFO(lidx_last_error(context.get()));
+    REQUIRE(status == LIDX_OK);
+    return Plan(plan);
+}
+
+// Addresses that nobody dereferences.
+template <typename T>
+T* address(uintptr_t value) { return reinterpret_cast<T*>(value); }
+
+lidx_score_args paged_args() {
+    lidx_score_args args;
+    REQUIRE(lidx_score_args_init(&args) == LIDX_OK);
+    args.q = address<void>(0x10000);
+    args.q_scale = address<float>(0x20000);
+    args.k_base = address<void>(0x30000);
+    args.k_scale_base = address<void>(0x30000 + 64 * 128);
+    args.block_table = address<int32_t>(0x40000);
+    args.context_lens = address<int32_t>(0x50000);
+    args.cu_seqlens_q = address<int32_t>(0x60000);
+    args.scores = address<float>(0x70000);
+    return args;
+}
+
+}  // namespace
+
+TEST_CASE("enqueue: a tensor-core launch") {
+    fake_reset();
+    Context context;
+    REQUIRE(open(0, &context) == LIDX_OK);
+    const Plan plan = make_plan(context, paged_desc());
+    const lidx_score_args args = paged_args();
+    REQUIRE(lidx_score_enqueue(context.get(), plan.get(), &args, address<void>(0x5000)) == LIDX_OK);
+
+    REQUIRE(fake().map_count == 2);
+    REQUIRE(fake().launch_count == 1);
+    const FakeLaunch& launch = fake().launches[0];
+    CHECK(std::string(launch.function) == "sm100_score_h64");
+    CHECK(launch.retained_current);
+    CHECK(launch.config.hStream == address<CUstream_st>(0x5000));
+    CHECK(launch.config.gridDimX == 2);
+    CHECK(launch.config.gridDimY == 8);
+    CHECK(launch.config.gridDimZ == 2);   // 3 tiles of 2 tokens: min(296 / 16, 2)
+    CHECK(launch.config.blockDimX == 128);
+    CHECK(launch.config.blockDimY == 1);
+    CHECK(launch.config.blockDimZ == 1);
+    CHECK(launch.config.sharedMemBytes == 51200);
+    CHECK(launch.config.numAttrs == 0);
+    CHECK(launch.params.q == args.q);
+    CHECK(launch.params.q_scale == args.q_scale);
+    CHECK(launch.params.k == args.k_base);
+    CHECK(launch.params.k_scale == args.k_scale_base);
+    CHECK(launch.params.block_table == args.block_table);
+    CHECK(launch.params.context_lens == args.context_lens);
+    CHECK(launch.params.cu_seqlens_q == args.cu_seqlens_q);
+    CHECK(launch.params.scores == args.scores);
+    CHECK(launch.params.check_word == nullptr);
+    CHECK(launch.params.page_size == 64);
+    CHECK(launch.params.rows == 9);
+    CHECK(launch.params.max_tokens == 5);
+
+    for (const FakeTensorMap& map : {fake().maps[0], fake().maps[1]}) {
+        CHECK(map.type == CU_TENSOR_MAP_DATA_TYPE_UINT8);
+        CHECK(map.swizzle == CU_TENSOR_MAP_SWIZZLE_128B);
+        CHECK(map.interleave == CU_TENSOR_MAP_INTERLEAVE_NONE);
+        CHECK(map.oob_fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        for (cuuint32_t i = 0; i < map.rank; ++i) CHECK(map.element_strides[i] == 1);
+    }
+    const FakeTensorMap& k = fake().maps[launch.map_calls[0]];
+    CHECK(k.rank == 3);
+    CHECK(k.address == args.k_base);
+    CHECK(k.dims[0] == 128);
+    CHECK(k.dims[1] == 64);
+    CHECK(k.dims[2] == 40);
+    CHECK(k.strides_bytes[0] == 128);
+    CHECK(k.strides_bytes[1] == 64 * 132 + 16);
+    CHECK(k.box[0] == 128);
+    CHECK(k.box[1] == 64);
+    CHECK(k.box[2] == 1);
+    const FakeTensorMap& q = fake().maps[launch.map_calls[1]];
+    CHECK(q.rank == 2);
+    CHECK(q.address == args.q);
+    CHECK(q.dims[0] == 128);
+    CHECK(q.dims[1] == 9 * 64);
+    CHECK(q.strides_bytes[0] == 128);
+    CHECK(q.box[0] == 128);
+    CHECK(q.box[1] == 128);
+}
+
+TEST_CASE("enqueue: boxes follow page size, layout and tile") {
+    const struct { int page_size, heads, tokens; int64_t keys; cuuint64_t slots; cuuint32_t k_box, q_box; } cases[] = {
+        {16, 64, 2, 1000, 16, 16, 128}, {32, 64, 2, 1000, 32, 32, 128},    {128, 64, 2, 1000, 128, 128, 128},
+        {256, 64, 2, 1000, 256, 128, 128}, {64, 32, 4, 1000, 64, 64, 128}, {64, 32, 3, 1000, 64, 64, 96},
+        {0, 64, 2, 1000, 1000, 128, 128}, {0, 64, 2, 100, 100, 100, 128},  {0, 64, 2, 1, 1, 1, 128},
+    };
+    for (const auto& row : cases) {
+        CAPTURE(row.page_size, row.heads, row.tokens, row.keys);
+        fake_reset();
+        Context context;
+        REQUIRE(open(0, &context) == LIDX_OK);
+        lidx_score_desc desc = paged_desc();
+        desc.page_size = row.page_size;
+        desc.heads = row.heads;
+        desc.max_tokens = row.tokens;
+        desc.max_keys = row.keys;
+        desc.block_table_stride = 1000;
+        desc.k_page_stride = desc.k_scale_page_stride = 1000 * 132 + 32;
+        const Plan plan = make_plan(context, desc);
+        lidx_score_args args = paged_args();
+        if (row.page_size == 0) args.block_table = nullptr;
+        REQUIRE(lidx_score_enqueue(context.get(), plan.get(), &args, nullptr) == LIDX_OK);
+        REQUIRE(fake().launch_count == 1);
+        const FakeTensorMap& k = fake().maps[fake().launches[0].map_calls[0]];
+        const FakeTensorMap& q = fake().maps[fake().launches[0].map_calls[1]];
+        CHECK(k.dims[1] == row.slots);
+        CHECK(k.strides_bytes[1] == 1000 * 132 + 32);
+        CHECK(k.box[1] == row.k_box);
+        CHECK(q.dims[1] == static_cast<cuuint64_t>(9 * row.heads));
+        CHECK(q.box[1] == row.q_box);
+        CHECK(fake().launches[0].params.page_size == static_cast<int32_t>(row.slots));
+        CHECK((fake().launches[0].params.block_table == nullptr) == (row.page_size == 0));
+    }
+}
+
+TEST_CASE("enqueue: the generic kernel takes no tensor map") {
+    fake_reset();
+    fake().major = 9;
+    fake().multiprocessors = 132;
+    Context context;
+    REQUIRE(open(0, &context) == LIDX_OK);
+    lidx_score_desc desc = paged_desc();
+    desc.flags = LIDX_FLAG_CHECK;
+    const Plan plan = make_plan(context, desc);
+    lidx_score_args args = paged_args();
+    args.workspace = address<void>(0x80000);
+    args.workspace_bytes = 16;
+    REQUIRE(lidx_score_enqueue(context.get(), plan.get(), &args, nullptr) == LIDX_OK);
+    CHECK(fake().map_count == 0);
+    REQUIRE(fake().launch_count == 1);
+    CHECK(std::string(fake().launches[0].function) == "generic_score");
+    CHECK(fake().launches[0].config.sharedMemBytes == 0);
+    CHECK(fake().launches[0].config.gridDimZ == 3);   // 5 tiles of one token: min(264 / 16, 3)
+    CHECK(fake().launches[0].params.check_word == args.workspace);
+}
+
+TEST_CASE("enqueue: allocates nothing, synchronises nothing, leaves the context stack as it was") {
+    fake_reset();
+    Context context;
+    REQUIRE(open(0, &context) == LIDX_OK);
+    const Plan plan = make_plan(context, paged_desc());
+    const lidx_score_args args = paged_args();
+    fake().stack[0] = fake_other_context();
+    fake().stack_depth = 1;
+    const int before = malloc_calls;
+    lidx_status status = LIDX_OK;
+    for (int i = 0; i < 20; ++i) {
+        const lidx_status result = lidx_score_enqueue(context.get(), plan.get(), &args, nullptr);
+        if (result != LIDX_OK) status = result;
+    }
+    const int after = malloc_calls;
+    CHECK(status == LIDX_OK);
+    CHECK(after == before);
+    if (kCountsMalloc) {
+        void* volatile one = std::malloc(1);
+        std::free(one);
+        CHECK(malloc_calls == after + 1);   // the count counts
+    }
+    CHECK(fake().launch_count == 20);
+    CHECK(fake().stack_depth == 1);
+    CHECK(fake().stack[0] == fake_other_context());
+    for (const FakeCall call : {FakeCall::k_cuMemAlloc_v2, FakeCall::k_cuMemFree_v2, FakeCall::k_cuMemcpyDtoH_v2, FakeCall::k_cuMemcpyHtoD_v2,
+                                FakeCall::k_cuCtxSynchronize, FakeCall::k_cuStreamSynchronize, FakeCall::k_cuMemsetD8_v2,
+                                FakeCall::k_cuMemsetD32_v2, FakeCall::k_cuMemsetD32Async, FakeCall::k_cuCtxSetCurrent})
+        CHECK(fake().calls_of(call) == 0);
+}
+
+TEST_CASE("enqueue: nothing to do launches nothing and needs no pointer") {
+    for (int field = 0; field < 4; ++field) {
+        CAPTURE(field);
+        fake_reset();
+        Context context;
+        REQUIRE(open(0, &context) == LIDX_OK);
+        lidx_score_desc desc = paged_desc();
+        if (field == 0) desc.batch = 0;
+        if (field == 1) desc.max_rows = 0;
+        if (field == 2) desc.max_tokens = 0;
+        if (field == 3) desc.max_keys = 0;
+        const Plan plan = make_plan(context, desc);
+        lidx_score_args args;
+        REQUIRE(lidx_score_args_init(&args) == LIDX_OK);
+        CHECK(lidx_score_enqueue(context.get(), plan.get(), &args, nullptr) == LIDX_OK);
+        CHECK(fake().launch_count == 0);
+        CHECK(fake().map_count == 0);
+    }
+}
+
+TEST_CASE("enqueue: driver failures carry the call and the number, and the context stack is balanced") {
+    const struct { FakeCall call; const char* part; } cases[] = {
+        {FakeCall::k_cuCtxPushCurrent_v2, "cuCtxPushCurrent: CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
+        {FakeCall::k_cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled of k, dims 128 64 40, strides 128 8464, box 128 64 1: CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
+        {FakeCall::k_cuLaunchKernelEx, "cuLaunchKernelEx of sm100_score_h64, grid 2 x 8 x 2, 128 threads, 51200 shared bytes: CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
+    };
+    for (const auto& row : cases) {
+        CAPTURE(row.part);
+        fake_reset();
+        Context context;
+        REQUIRE(open(0, &context) == LIDX_OK);
+        const Plan plan = make_plan(context, paged_desc());
+        const lidx_score_args args = paged_args();
+        fake().fail_call = row.call;
+        fake().fail_after = 0;
+        fake().fail_result = CUDA_ERROR_ILLEGAL_ADDRESS;
+        CHECK(lidx_score_enqueue(context.get(), plan.get(), &args, nullptr) == LIDX_ERR_DRIVER);
+        CHECK(std::string(lidx_last_error(context.get())).find(row.part) != std::string::npos);
+        CHECK(lidx_driver_error(context.get()) == 700);
+        CHECK(fake().stack_depth == 0);
+        CHECK(fake().launch_count == 0);
+        fake().fail_call = FakeCall::kCount;
+    }
+}
+
+TEST_CASE("open: a retained primary context is released, modules are unloaded, the stack is balanced") {
+    fake_reset();
+    Context context;
+    REQUIRE(open(0, &context) == LIDX_OK);
+    CHECK(fake().retains == 1);
+    CHECK(fake().modules_loaded == 2);
+    CHECK(fake().stack_depth == 0);
+    lidx_device_info info = {};
+    info.struct_size = sizeof(info);
+    REQUIRE(lidx_get_device_info(context.get(), &info) == LIDX_OK);
+    CHECK(std::string(info.name) == "fake device");
+    CHECK(std::string(info.driver_path) == fake_driver_path());
+    CHECK(info.compute_capability == 100);
+    CHECK(info.multiprocessors == 148);
+    CHECK(info.driver_version == 13000);
+    CHECK(info.ordinal == 0);
+    lidx_kernel_info kernel = {};
+    kernel.struct_size = sizeof(kernel);
+    REQUIRE(lidx_get_kernel_info(context.get(), 2, &kernel) == LIDX_OK);
+    CHECK(std::string(kernel.symbol) == "sm100_score_h32_t3");
+    CHECK(kernel.registers == 77);
+    CHECK(kernel.tile_tokens == 3);
+    CHECK(kernel.tmem_columns == 128);
+    REQUIRE(lidx_get_kernel_info(nullptr, 2, &kernel) == LIDX_OK);
+    CHECK(kernel.registers == 0);
+    context.reset();
+    CHECK(fake().retains == 0);
+    CHECK(fake().modules_loaded == 0);
+    CHECK(fake().stack_depth == 0);
+}
+
+TEST_CASE("open: every driver failure on the way is an error that leaves nothing behind") {
+    for (const FakeCall call : {FakeCall::k_cuInit, FakeCall::k_cuDriverGetVersion, FakeCall::k_cuDeviceGetCount, FakeCall::k_cuDeviceGet,
+                                FakeCall::k_cuDeviceGetName, FakeCall::k_cuDeviceGetAttribute, FakeCall::k_cuDevicePrimaryCtxRetain,
+                                FakeCall::k_cuCtxPushCurrent_v2, FakeCall::k_cuModuleLoadData, FakeCall::k_cuModuleGetFunction,
+                                FakeCall::k_cuFuncGetAttribute, FakeCall::k_cuFuncSetAttribute}) {
+        fake_reset();
+        fake().fail_call = call;
+        fake().fail_result = CUDA_ERROR_ILLEGAL_ADDRESS;
+        Context context;
+        const lidx_status status = open(0, &context);
+        CAPTURE(static_cast<int>(call), lidx_last_error(nullptr));
+        CHECK(status != LIDX_OK);
+        CHECK(context == nullptr);
+        CHECK(lidx_driver_error(nullptr) == 700);
+        CHECK(fake().retains == 0);
+        CHECK(fake().modules_loaded == 0);
+        CHECK(fake().stack_depth == 0);
+    }
+}
+
+TEST_CASE("open: device -1 takes the current context and insists on it afterwards") {
+    fake_reset();
+    Context context;
+    CHECK(open(-1, &context) == LIDX_ERR_NO_CONTEXT);
+    CHECK(context == nullptr);
+    CHECK(std::string(lidx_last_error(nullptr)).find("device = -1: no CUDA context is current") != std::string::npos);
+
+    fake().stack[0] = fake_other_context();
+    fake().stack_depth = 1;
+    REQUIRE(open(-1, &context) == LIDX_OK);
+    CHECK(fake().retains == 0);
+    CHECK(fake().calls_of(FakeCall::k_cuCtxPushCurrent_v2) == 0);
+    const Plan plan = make_plan(context, paged_desc());
+    const lidx_score_args args = paged_args();
+    CHECK(lidx_score_enqueue(context.get(), plan.get(), &args, nullptr) == LIDX_OK);
+    CHECK_FALSE(fake().launches[0].retained_current);
+
+    fake().stack[0] = fake_primary_context();
+    CHECK(lidx_score_enqueue(context.get(), plan.get(), &args, nullptr) == LIDX_ERR_NO_CONTEXT);
+    CHECK(std::string(lidx_last_error(context.get())).find("is not the one lidx_open saw") != std::string::npos);
+    fake().stack_depth = 0;
+    CHECK(lidx_score_enqueue(context.get(), plan.get(), &args, nullptr) == LIDX_ERR_NO_CONTEXT);
+    CHECK(fake().launch_count == 1);
+    context.reset();   // unloads in the context it was opened with, current or not
+    CHECK(fake().modules_loaded == 0);
+    CHECK(fake().stack_depth == 0);
+}
+
+TEST_CASE("close: a context whose CUDA context is gone unloads nothing") {
+    fake_reset();
+    fake().stack[0] = fake_other_context();
+    fake().stack_depth = 1;
+    Context context;
+    REQUIRE(open(-1, &context) == LIDX_OK);
+    fake().fail_call = FakeCall::k_cuCtxPushCurrent_v2;
+    fake().fail_result = CUDA_ERROR_INVALID_CONTEXT;
+    context.reset();
+    CHECK(fake().calls_of(FakeCall::k_cuModuleUnload) == 0);
+    lidx_close(nullptr);
+    lidx_plan_destroy(nullptr);
+}
+
+TEST_CASE("plan: serves any context of a device that has its kernel") {
+    fake_reset();
+    Context context;
+    REQUIRE(open(0, &context) == LIDX_OK);
+    const Plan plan = make_plan(context, paged_desc());
+    fake().major = 9;
+    Context other;
+    REQUIRE(open(0, &other) == LIDX_OK);
+    const lidx_score_args args = paged_args();
+    CHECK(lidx_score_enqueue(other.get(), plan.get(), &args, nullptr) == LIDX_ERR_UNSUPPORTED);
+    CHECK(std::string(lidx_last_error(other.get())).find("sm100_score_h64 needs compute capability 10.x, this context's device has 9.0") !=
+          std::string::npos);
+    CHECK(fake().launch_count == 0);
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch_any.h"
+
+#include <cstdint>
+#include <string>
+
+#include "host/plan.h"
+#include "host/status.h"
+
+namespace {
+
+constexpr lidx::DeviceLimits kB200{100, 148};
+constexpr lidx::DeviceLimits kH200{90, 132};
+
+// 2 requests of 4 tokens, 64 heads, 1000 keys in block-split pages of 64.
+lidx_score_desc paged_desc() {
+    lidx_score_desc desc = {};
+    desc.struct_size = sizeof(desc);
+    desc.batch = 2;
+    desc.max_rows = 8;
+    desc.max_tokens = 4;
+    desc.heads = 64;
+    desc.depth = 128;
+    desc.max_keys = 1000;
+    desc.page_size = 64;
+    desc.num_pages = 40;
+    desc.k_page_stride = 64 * 132;
+    desc.k_scale_page_stride = 64 * 132;
+    desc.block_table_stride = 16;
+    desc.score_stride = 1024;
+    return desc;
+}
+
+std::string chosen(const lidx_score_desc& desc, const lidx::DeviceLimits& device) {
+    const lidx::Choice choice = lidx::choose_kernel(desc, device);
+    return choice.kernel != nullptr ? choice.kernel->symbol : "";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("plan: the fewest token tiles win, then the fewest columns") {
+    lidx_score_desc desc = paged_desc();
+    desc.max_rows = 1000;
+    CHECK(chosen(desc, kB200) == "sm100_score_h64");
+    desc.heads = 32;
+    // tokens: tiles of four, tiles of three
+    const struct { int tokens; bool three; } cases[] = {
+        {1, true}, {2, true}, {3, true},    // one tile either way, 96 columns instead of 128
+        {4, false},                         // 1, 2
+        {5, true}, {6, true},               // 2 either way, 192 columns instead of 256
+        {7, false}, {8, false},             // 2, 3
+        {9, true},                          // 3 either way
+        {10, false}, {12, false}, {13, false}, {1000, false},
+    };
+    for (const auto& row : cases) {
+        CAPTURE(row.tokens);
+        desc.max_tokens = row.tokens;
+        CHECK(chosen(desc, kB200) == (row.three ? "sm100_score_h32_t3" : "sm100_score_h32"));
+    }
+}
+
+TEST_CASE("plan: a request has no more tokens than there are rows") {
+    lidx_score_desc desc = paged_desc();
+    desc.heads = 32;
+    desc.max_tokens = INT32_MAX;
+    desc.max_rows = 3;
+    const lidx_plan plan = lidx::make_plan(desc, kB200);
+    CHECK(std::string(plan.kernel->symbol) == "sm100_score_h32_t3");
+    CHECK(plan.params.max_tokens == 3);
+    CHECK(plan.grid[2] == 1);
+}
+
+TEST_CASE("plan: the tensor-core kernel serves its pages and heads on 10.x only") {
+    lidx_score_desc desc = paged_desc();
+    for (const int page : {16, 32, 64, 128, 256}) {
+        desc.page_size = page;
+        CHECK(chosen(desc, kB200) == "sm100_score_h64");
+        CHECK(lidx::choose_kernel(desc, kB200).reason.empty());
+    }
+    CHECK(chosen(desc, {103, 148}) == "sm100_score_h64");
+    for (const int capability : {80, 86, 90, 120, 121}) CHECK(chosen(desc, {capability, 100}) == "generic_score");
+    CHECK(chosen(desc, {75, 40}).empty());
+
+    for (const int page : {1, 8, 48, 63, 65, 512}) {
+        desc.page_size = page;
+        CHECK(chosen(desc, kB200) == "generic_score");
+        CHECK(contains(lidx::choose_kernel(desc, kB200).reason, "sm100_score_h64 needs page size 16, 32, 64, 128, 256 or contiguous"));
+    }
+    desc = paged_desc();
+    for (const int heads : {1, 16, 48, 63, 128}) {
+        desc.heads = heads;
+        CHECK(chosen(desc, kB200) == "generic_score");
+        CHECK(contains(lidx::choose_kernel(desc, kB200).reason, "sm100_score_h64 needs heads 64; sm100_score_h32 needs heads 32"));
+    }
+    desc.heads = 64;
+    desc.depth = 64;
+    CHECK(chosen(desc, kB200) == "generic_score");
+    desc.depth = 128;
+    CHECK(contains(lidx::choose_kernel(desc, kH200).reason, "sm100_score_h64 needs compute capability 10.x, the device has 9.0"));
+    // 2^25 rows of 64 heads are one more than a 32-bit coordinate reaches.
+    desc.max_rows = 1 << 25;
+    CHECK(chosen(desc, kB200) == "generic_score");
+    desc.max_rows -= 1;
+    CHECK(chosen(desc, kB200) == "sm100_score_h64");
+}
+
+TEST_CASE("plan: no kernel is explained by what exists") {
+    lidx_score_desc desc = paged_desc();
+    for (const int heads : {129, 4096}) {
+        desc.heads = heads;
+        const lidx::Choice choice = lidx::choose_kernel(desc, kB200);
+        CHECK(choice.kernel == nullptr);
+        CHECK(contains(choice.reason, "no kernel serves heads = " + std::to_string(heads) + ", depth = 128, page_size = 64"));
+        CHECK(contains(choice.reason, "sm100_score_h32_t3 (heads 32, depth 128): page size 16, 32, 64, 128, 256 or contiguous, compute capability 10.x"));
+        CHECK(contains(choice.reason, "generic_score (heads 1 to 128, depth a multiple of 16 up to 128): any page size, compute capability 8.0 or later"));
+        CHECK(choice.reason.size() < sizeof(lidx_support::reason));
+    }
+    desc.heads = 64;
+    for (const int depth : {8, 100, 144, 256}) {
+        desc.depth = depth;
+        CHECK(lidx::choose_kernel(desc, kB200).kernel == nullptr);
+    }
+}
+
+TEST_CASE("plan: a kernel can be forced") {
+    lidx_score_desc desc = paged_desc();
+    desc.kernel = "generic_score";
+    CHECK(chosen(desc, kB200) == "generic_score");
+    desc.kernel = "sm100_score_h32_t3";
+    CHECK(contains(lidx::choose_kernel(desc, kB200).reason, "kernel = sm100_score_h32_t3 does not serve heads = 64"));
+    desc.heads = 32;
+    CHECK(chosen(desc, kB200) == "sm100_score_h32_t3");
+    CHECK(chosen(desc, kH200).empty());
+    desc.kernel = "sm100_score_h32";
+    desc.max_tokens = 3;
+    CHECK(chosen(desc, kB200) == "sm100_score_h32");
+    desc.kernel = "sm100_score";
+    const lidx::Choice unknown = lidx::choose_kernel(desc, kB200);
+    CHECK(unknown.kernel == nullptr);
+    CHECK(unknown.forced_unknown);
+    CHECK(contains(unknown.reason, "sm100_score_h64, sm100_score_h32, sm100_score_h32_t3, generic_score"));
+}
+
+// Expected numbers by hand: base = batch * ceil(keys / 128); slices = max(1, min(floor(2 * SMs / base), ceil(tiles / 2)))
+// where base < SMs, else 1.
+TEST_CASE("plan: grid and slices") {
+    const struct {
+        int batch, tokens, heads;
+        int64_t keys;
+        int sms;
+        uint32_t y, slices;
+    } cases[] = {
+        {1, 1, 64, 8192, 148, 64, 1},       // decode
+        {1, 2, 64, 8192, 148, 64, 1},       // one tile
+        {1, 3, 64, 8192, 148, 64, 1},       // 2 tiles, ceil(2 / 2) = 1
+        {1, 5, 64, 8192, 148, 64, 2},       // 3 tiles, min(296 / 64 = 4, 2)
+        {1, 2048, 64, 8192, 148, 64, 4},    // min(4, 512)
+        {1, 2048, 64, 1, 148, 1, 296},      // min(296, 512)
+        {1, 100, 64, 1, 148, 1, 25},        // 50 tiles
+        {1, 2048, 64, 147 * 128, 148, 147, 2},
+        {1, 2048, 64, 148 * 128, 148, 148, 1},   // base = SMs
+        {1, 2048, 64, 147 * 128 + 1, 148, 148, 1},
+        {3, 2048, 64, 128, 148, 1, 98},     // 296 / 3
+        {148, 2048, 64, 128, 148, 1, 1},
+        {1, 2048, 32, 8192, 148, 64, 4},
+        {1, 2048, 64, 8192, 20, 64, 1},
+        {2, 9, 32, 600, 148, 5, 2},         // 3 tiles of three tokens
+        {65536, 1, 64, 65535 * 128, 148, 65535, 1},
+    };
+    for (const auto& row : cases) {
+        CAPTURE(row.batch, row.tokens, row.heads, row.keys, row.sms);
+        lidx_score_desc desc = paged_desc();
+        desc.batch = row.batch;
+        desc.max_tokens = row.tokens;
+        desc.max_rows = row.batch * row.tokens;
+        desc.heads = row.heads;
+        desc.max_keys = desc.score_stride = row.keys;
+        const lidx_plan plan = lidx::make_plan(desc, {100, row.sms});
+        CHECK(plan.grid[0] == static_cast<uint32_t>(row.batch));
+        CHECK(plan.grid[1] == row.y);
+        CHECK(plan.grid[2] == row.slices);
+        CHECK(plan.block[0] == 128);
+        CHECK(plan.block[1] == 1);
+        CHECK(plan.block[2] == 1);
+    }
+}
+
+// By hand, 64 heads: K 128 * 128, Q 128 * 128, scales 2 * 128 * 4, four barriers, one word, up to 1024; then Q again.
+TEST_CASE("plan: one token tile gets the shared-memory prefix") {
+    lidx_score_desc desc = paged_desc();
+    desc.max_rows = 64;
+    desc.max_tokens = 2;
+    CHECK(lidx::make_plan(desc, kB200).shared_bytes == 16384 + 16384 + 2048);
+    desc.max_tokens = 3;
+    CHECK(lidx::make_plan(desc, kB200).shared_bytes == 16384 + 16384 + 2048 + 16384);
+    desc.heads = 32;
+    CHECK(lidx::make_plan(desc, kB200).shared_bytes == 16384 + 12288 + 1024);   // 96 columns
+    desc.max_tokens = 6;
+    CHECK(lidx::make_plan(desc, kB200).shared_bytes == 16384 + 12288 + 1024 + 12288);
+    CHECK(lidx::make_plan(desc, kH200).shared_bytes == 0);
+}
+
+TEST_CASE("plan: the parameter block carries the shape and no pointer") {
+    lidx_score_desc desc = paged_desc();
+    desc.flags = LIDX_FLAG_CHECK;
+    const lidx_plan plan = lidx::make_plan(desc, kB200);
+    CHECK(plan.params.q == nullptr);
+    CHECK(plan.params.scores == nullptr);
+    CHECK(plan.params.check_word == nullptr);
+    CHECK(plan.params.num_pages == 40);
+    CHECK(plan.params.k_page_stride == 8448);
+    CHECK(plan.params.k_scale_page_stride == 8448);
+    CHECK(plan.params.block_table_stride == 16);
+    CHECK(plan.params.score_stride == 1024);
+    CHECK(plan.params.max_keys == 1000);
+    CHECK(plan.params.rows == 8);
+    CHECK(plan.params.heads == 64);
+    CHECK(plan.params.depth == 128);
+    CHECK(plan.params.page_size == 64);
+    CHECK(plan.params.max_tokens == 4);
+    CHECK(plan.params.reserved == 0);
+    CHECK(plan.workspace_bytes == 16);
+    desc.flags = 0;
+    CHECK(lidx::make_plan(desc, kB200).workspace_bytes == 0);
+}
+
+TEST_CASE("plan: contiguous keys are one page per request") {
+    lidx_score_desc desc = paged_desc();
+    desc.page_size = 0;
+    desc.num_pages = 2;
+    desc.k_page_stride = 1000 * 128;
+    desc.k_scale_page_stride = 1000 * 4;
+    const lidx_plan plan = lidx::make_plan(desc, kB200);
+    CHECK(std::string(plan.kernel->symbol) == "sm100_score_h64");
+    CHECK(plan.contiguous);
+    CHECK(plan.params.page_size == 1000);
+    CHECK(plan.params.block_table_stride == 0);
+}
+
+TEST_CASE("plan: nothing to do is a plan with an empty grid") {
+    for (int field = 0; field < 4; ++field) {
+        lidx_score_desc desc = paged_desc();
+        if (field == 0) desc.batch = 0;
+        if (field == 1) desc.max_rows = 0;
+        if (field == 2) desc.max_tokens = 0;
+        if (field == 3) desc.max_keys = 0;
+        CAPTURE(field);
+        const lidx_plan plan = lidx::make_plan(desc, kB200);
+        CHECK(plan.empty());
+        CHECK(plan.grid[0] + plan.grid[1] + plan.grid[2] + plan.block[0] + plan.shared_bytes == 0);
+    }
+    CHECK_FALSE(lidx::make_plan(paged_desc(), kB200).empty());
+}
+
+TEST_CASE("plan: the table's rows agree with their launch sizes") {
+    for (const lidx::KernelRow& row : lidx::kernel_rows()) {
+        CAPTURE(row.symbol);
+        CHECK(std::string(row.symbol).rfind(row.source, 0) == 0);
+        CHECK(row.threads == 128);
+        CHECK(row.shared_bytes_decode <= row.shared_bytes);
+        CHECK(row.shared_bytes <= 227 * 1024);   // CUDA C++ Programming Guide, compute capability 10.0
+        CHECK((row.tmem_columns & (row.tmem_columns - 1)) == 0);
+        CHECK((row.tmem_columns > 0) == (row.operands == lidx::Operands::kTensorMaps));
+    }
+}
