@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "case_io.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <system_error>
+
+#include "failure.h"
+#include "npy.h"
+#include "output_file.h"
+
+namespace lidx::command {
+
+namespace {
+
+constexpr const char* kFormat = "lidx case";
+constexpr int kFormatVersion = 1;
+constexpr int kMaxHeads = 128;
+constexpr int32_t kMaxBatch = 65536;
+constexpr int64_t kMaxPageSize = 65536;
+constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
+
+void require(bool condition, const std::filesystem::path& file, const std::string& message) {
+    if (!condition) bad_input(file.string() + ": " + message);
+}
+
+const nlohmann::json& field(const nlohmann::json& object, const char* key, const std::filesystem::path& file) {
+    const auto found = object.find(key);
+    require(found != object.end(), file, std::string("field '") + key + "' is missing");
+    return *found;
+}
+
+}  // namespace
+
+int64_t Case::length(int32_t request) const {
+    const int64_t room = contiguous() ? page_slots : max_pages * page_slots;
+    return std::clamp<int64_t>(context_lens[static_cast<size_t>(request)], 0, room);
+}
+
+int64_t Case::longest() const {
+    int64_t longest = 0;
+    for (int32_t request = 0; request < batch; ++request) longest = std::max(longest, length(request));
+    return longest;
+}
+
+int64_t Case::page_of(int32_t request, int64_t key) const {
+    return contiguous() ? request : block_table[static_cast<size_t>(request * max_pages + key / page_slots)];
+}
+
+const uint8_t* Case::codes(int64_t page, int64_t slot) const { return k.data() + page * page_bytes() + slot * kDepth; }
+uint8_t* Case::codes(int64_t page, int64_t slot) { return k.data() + page * page_bytes() + slot * kDepth; }
+
+float Case::scale(int64_t page, int64_t slot) const {
+    if (!block_split()) return k_scale[static_cast<size_t>(page * page_slots + slot)];
+    float scale;
+    std::memcpy(&scale, k.data() + page * page_bytes() + page_slots * kDepth + slot * 4, sizeof scale);
+    return scale;
+}
+
+void Case::set_scale(int64_t page, int64_t slot, float scale) {
+    if (!block_split())
+        k_scale[static_cast<size_t>(page * page_slots + slot)] = scale;
+    else
+        std::memcpy(k.data() + page * page_bytes() + page_slots * kDepth + slot * 4, &scale, sizeof scale);
+}
+
+std::optional<std::string> bad_page_id(const Case& c) {
+    if (c.contiguous()) return {};
+    for (int32_t request = 0; request < c.batch; ++request) {
+        const int64_t pages = (c.length(request) + c.page_slots - 1) / c.page_slots;
+        for (int64_t entry = 0; entry < pages; ++entry) {
+            const int64_t id = c.block_table[static_cast<size_t>(request * c.max_pages + entry)];
+            if (id >= 0 && id < c.num_pages) continue;
+            return "block_table.npy: request " + std::to_string(request) + ", entry " + std::to_string(entry) + ": page id "
+                   + std::to_string(id) + ", expected 0 to " + std::to_string(c.num_pages - 1);
+        }
+    }
+    return {};
+}
+
+nlohmann::json read_json(const std::filesystem::path& path) {
+    std::ifstream file(path);
+    if (!file) bad_input(path.string() + ": cannot open it");
+    try {
+        return nlohmann::json::parse(file);
+    } catch (const nlohmann::json::exception& error) {
+        bad_input(path.string() + ": not valid JSON: " + error.what());
+    }
+}
+
+Case read_case(const std::filesystem::path& dir) {
+    if (!std::filesystem::is_directory(dir)) bad_input(dir.string() + ": no such directory (make a case with `lidx gen`)");
+    const auto json_path = dir / "case.json";
+    const nlohmann::json json = read_json(json_path);
+    require(json.is_object() && json.value("format", nlohmann::json()) == kFormat, json_path,
+            std::string("format: expected \"") + kFormat + "\"");
+    require(field(json, "version", json_path) == kFormatVersion, json_path,
+            "version: " + json["version"].dump() + ", expected " + std::to_string(kFormatVersion));
+
+    Case c;
+    const nlohmann::json& layout = field(json, "layout", json_path);
+    const auto* name = std::find_if(std::begin(kLayoutNames), std::end(kLayoutNames), [&](const char* n) { return layout == n; });
+    require(name != std::end(kLayoutNames), json_path,
+            "layout: " + layout.dump() + ", expected block-split, split-pool or contiguous");
+    c.layout = static_cast<Layout>(name - std::begin(kLayoutNames));
+    const nlohmann::json& lattice = field(json, "lattice", json_path);
+    require(lattice.is_boolean(), json_path, "lattice: " + lattice.dump() + ", expected true or false");
+    c.lattice = lattice.get<bool>();
+
+    auto q = read_npy<uint8_t>(dir / "q.npy", {kAnySize, kAnySize, kDepth});
+    c.rows = q.shape[0];
+    require(c.rows <= kInt32Max, dir / "q.npy", "shape: " + shape_text(q.shape) + ", expected at most 2147483647 rows");
+    require(q.shape[1] >= 1 && q.shape[1] <= kMaxHeads, dir / "q.npy",
+            "shape: " + shape_text(q.shape) + ", expected 1 to 128 heads");
+    c.heads = static_cast<int32_t>(q.shape[1]);
+    c.q = std::move(q.data);
+    c.q_scale = read_npy<float>(dir / "q_scale.npy", {c.rows, c.heads}).data;
+
+    auto lens = read_npy<int32_t>(dir / "context_lens.npy", {kAnySize});
+    require(lens.shape[0] <= kMaxBatch, dir / "context_lens.npy",
+            "shape: " + shape_text(lens.shape) + ", expected at most 65536 requests");
+    c.batch = static_cast<int32_t>(lens.shape[0]);
+    c.context_lens = std::move(lens.data);
+
+    const auto cu_path = dir / "cu_seqlens_q.npy";
+    c.cu_seqlens_q = read_npy<int32_t>(cu_path, {c.batch + int64_t{1}}).data;
+    require(c.cu_seqlens_q[0] == 0, cu_path, "entry 0: " + std::to_string(c.cu_seqlens_q[0]) + ", expected 0");
+    for (size_t i = 1; i < c.cu_seqlens_q.size(); ++i)
+        require(c.cu_seqlens_q[i] >= c.cu_seqlens_q[i - 1], cu_path,
+                "entry " + std::to_string(i) + ": " + std::to_string(c.cu_seqlens_q[i]) + ", expected at least "
+                    + std::to_string(c.cu_seqlens_q[i - 1]) + ", the entry before it");
+    require(c.cu_seqlens_q.back() == c.rows, cu_path,
+            "last entry: " + std::to_string(c.cu_seqlens_q.back()) + ", expected " + std::to_string(c.rows) + ", the rows of q.npy");
+
+    if (c.contiguous()) {
+        auto k = read_npy<uint8_t>(dir / "k.npy", {c.batch, kAnySize, kDepth});
+        c.num_pages = c.batch;
+        c.page_slots = k.shape[1];
+        require(c.page_slots <= kInt32Max, dir / "k.npy", "shape: " + shape_text(k.shape) + ", expected at most 2147483647 keys");
+        c.k = std::move(k.data);
+        c.k_scale = read_npy<float>(dir / "k_scale.npy", {c.num_pages, c.page_slots}).data;
+        return c;
+    }
+
+    const nlohmann::json& page = field(json, "page_size", json_path);
+    require(page.is_number_integer() && page >= 1 && page <= kMaxPageSize, json_path,
+            "page_size: " + page.dump() + ", expected 1 to 65536");
+    c.page_slots = page.get<int64_t>();
+    auto table = read_npy<int32_t>(dir / "block_table.npy", {c.batch, kAnySize});
+    c.max_pages = table.shape[1];
+    require(c.max_pages <= kInt32Max, dir / "block_table.npy", "shape: " + shape_text(table.shape) + ", expected at most 2147483647 pages");
+    c.block_table = std::move(table.data);
+    if (c.block_split()) {
+        auto k = read_npy<uint8_t>(dir / "k_cache.npy", {kAnySize, c.page_slots, 1, kPackedKeyBytes});
+        c.num_pages = k.shape[0];
+        c.k = std::move(k.data);
+    } else {
+        auto k = read_npy<uint8_t>(dir / "k_pages.npy", {kAnySize, c.page_slots, kDepth});
+        c.num_pages = k.shape[0];
+        c.k = std::move(k.data);
+        c.k_scale = read_npy<float>(dir / "k_scales.npy", {c.num_pages, c.page_slots}).data;
+    }
+    return c;
+}
+
+void write_case(const std::filesystem::path& dir, const Case& c, const nlohmann::ordered_json& origin) {
+    std::error_code error;
+    std::filesystem::create_directories(dir, error);
+    if (error) bad_input(dir.string() + ": cannot create the directory: " + error.message());
+
+    nlohmann::ordered_json json;
+    json["format"] = kFormat;
+    json["version"] = kFormatVersion;
+    json["layout"] = kLayoutNames[static_cast<int>(c.layout)];
+    json["page_size"] = c.contiguous() ? 0 : c.page_slots;
+    json["lattice"] = c.lattice;
+    json["batch"] = c.batch;
+    json["rows"] = c.rows;
+    json["heads"] = c.heads;
+    json["depth"] = kDepth;
+    json["longest"] = c.longest();
+    json["num_pages"] = c.num_pages;
+    json["origin"] = origin;
+
+    std::vector<std::filesystem::path> written;
+    const auto write = [&]<class T>(const char* name, const Shape& shape, const std::vector<T>& data) {
+        write_npy<T>(dir / name, shape, data);
+        written.push_back(dir / name);
+    };
+    std::filesystem::remove(dir / "case.json", error);   // an older case in this directory is no longer whole
+    try {
+        write("q.npy", {c.rows, c.heads, kDepth}, c.q);
+        write("q_scale.npy", {c.rows, c.heads}, c.q_scale);
+        write("cu_seqlens_q.npy", {c.batch + int64_t{1}}, c.cu_seqlens_q);
+        write("context_lens.npy", {c.batch}, c.context_lens);
+        if (!c.contiguous()) write("block_table.npy", {c.batch, c.max_pages}, c.block_table);
+        switch (c.layout) {
+            case Layout::kBlockSplit:
+                write("k_cache.npy", {c.num_pages, c.page_slots, 1, kPackedKeyBytes}, c.k);
+                break;
+            case Layout::kSplitPool:
+                write("k_pages.npy", {c.num_pages, c.page_slots, kDepth}, c.k);
+                write("k_scales.npy", {c.num_pages, c.page_slots}, c.k_scale);
+                break;
+            case Layout::kContiguous:
+                write("k.npy", {c.num_pages, c.page_slots, kDepth}, c.k);
+                write("k_scale.npy", {c.num_pages, c.page_slots}, c.k_scale);
+                break;
+        }
+        OutputFile file(dir / "case.json");
+        file.write(json.dump(2) + "\n");
+        file.close();
+    } catch (...) {
+        for (const auto& path : written) std::filesystem::remove(path, error);
+        throw;
+    }
+}
+
+}  // namespace lidx::command

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// A case: one call's worth of queries and paged keys in host memory, and the directory of .npy files that holds it.
+//
+//     case.json           format, layout, page_size and how the case was made
+//     q.npy               u8  e4m3 codes [rows, heads, 128]
+//     q_scale.npy         f32 [rows, heads]
+//     cu_seqlens_q.npy    i32 [batch + 1]: request b owns rows cu[b] .. cu[b + 1] - 1
+//     context_lens.npy    i32 [batch]: every row of a request sees all its keys
+//     block_table.npy     i32 [batch, max_pages]             not for contiguous
+//     block-split:        k_cache.npy u8 [pages, P, 1, 132]: a page is P * 128 codes, then P fp32 scales
+//     split-pool:         k_pages.npy u8 [pages, P, 128], k_scales.npy f32 [pages, P]
+//     contiguous:         k.npy u8 [batch, N, 128], k_scale.npy f32 [batch, N]
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace lidx::command {
+
+inline constexpr int kDepth = 128;
+inline constexpr int kPackedKeyBytes = kDepth + 4;   // codes and scale of one key in a block-split page
+
+enum class Layout { kBlockSplit, kSplitPool, kContiguous };
+inline constexpr const char* kLayoutNames[] = {"block-split", "split-pool", "contiguous"};
+
+struct Case {
+    Layout layout = Layout::kBlockSplit;
+    int32_t batch = 0;
+    int32_t heads = 0;
+    int64_t rows = 0;
+    int64_t page_slots = 0;   // keys that a page holds; contiguous: keys per request, one "page" each
+    int64_t num_pages = 0;
+    int64_t max_pages = 0;    // entries per request in the block table; contiguous: 0
+    bool lattice = false;
+
+    std::vector<uint8_t> q;              // [rows, heads, 128]
+    std::vector<float> q_scale;          // [rows, heads]
+    std::vector<int32_t> cu_seqlens_q;   // [batch + 1]
+    std::vector<int32_t> context_lens;   // [batch], as in the file: may be negative or too large
+    std::vector<int32_t> block_table;    // [batch, max_pages]
+    std::vector<uint8_t> k;              // block-split: [num_pages, page_slots * 132]; else [num_pages, page_slots, 128]
+    std::vector<float> k_scale;          // [num_pages, page_slots]; block-split: empty
+
+    bool contiguous() const { return layout == Layout::kContiguous; }
+    bool block_split() const { return layout == Layout::kBlockSplit; }
+    int64_t page_bytes() const { return page_slots * (block_split() ? kPackedKeyBytes : kDepth); }
+
+    // Keys that the rows of a request see: the length clamped to [0, what the table or the buffer holds].
+    int64_t length(int32_t request) const;
+    int64_t longest() const;
+
+    // Pool coordinates and contents of one key; its page id must be in range.
+    int64_t page_of(int32_t request, int64_t key) const;
+    uint8_t* codes(int64_t page, int64_t slot);
+    const uint8_t* codes(int64_t page, int64_t slot) const;
+    float scale(int64_t page, int64_t slot) const;
+    void set_scale(int64_t page, int64_t slot, float scale);
+};
+
+// Says which entry of the block table, inside a request's length, is outside the pool; nothing if none is.
+std::optional<std::string> bad_page_id(const Case& c);
+
+// Reads and cross-checks every file; throws Failure(kBadInput). Page ids are left to bad_page_id().
+Case read_case(const std::filesystem::path& dir);
+
+// Creates dir if it is missing and writes all files, case.json last; removes what it wrote if it fails.
+// `origin` is added to case.json: how the case was made.
+void write_case(const std::filesystem::path& dir, const Case& c, const nlohmann::ordered_json& origin);
+
+// Parses a JSON file; throws Failure(kBadInput).
+nlohmann::json read_json(const std::filesystem::path& path);
+
+}  // namespace lidx::command

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommands: their options and what they do. Each returns an exit code or throws Failure.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace lidx::command {
+
+struct GenOptions {
+    std::filesystem::path out;
+    int32_t batch = 1;
+    int32_t tokens = 2;     // per request
+    int32_t heads = 64;
+    int32_t keys = 8192;    // per request
+    int32_t page = 64;
+    std::string layout = "block-split";
+    uint64_t seed = 1;
+    bool lattice = false;
+    bool ragged = false;
+};
+int run_gen(const GenOptions& options);
+
+struct ScoreOptions {
+    std::filesystem::path in;
+    std::filesystem::path out;
+    std::string device = "auto";
+    std::filesystem::path stats;
+    std::string kernel;     // empty: the best one
+};
+int run_score(const ScoreOptions& options);
+
+struct VerifyOptions {
+    std::filesystem::path in;
+    std::filesystem::path scores;
+    bool exact = false;
+    std::string arithmetic;   // empty: as the sidecar says
+};
+int run_verify(const VerifyOptions& options);
+
+struct InfoOptions {
+    bool json = false;
+};
+int run_info(const InfoOptions& options);
+
+struct HeatmapOptions {
+    std::filesystem::path in;
+    std::filesystem::path scores;
+    std::filesystem::path out;
+};
+int run_heatmap(const HeatmapOptions& options);
+
+}  // namespace lidx::command

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// lidx gen: a case from a seed, the same files on every machine. What is drawn for a row or a key depends on the seed and on its request
+// and position only, so cases that differ in layout or page size hold the same keys.
+#include <algorithm>
+#include <array>
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <stdexcept>
+
+#include "case_io.h"
+#include "commands.h"
+#include "failure.h"
+#include "progress.h"
+#include "test/ref/lattice.h"
+#include "test/ref/oracle.h"
+#include "test/ref/portable_rng.h"
+
+namespace lidx::command {
+
+namespace {
+
+using ref::Rng;
+
+enum Stream : uint64_t { kShapes = 1, kPages, kModel, kQueries, kKeys, kSegments };
+
+uint64_t index_of(int32_t request, int64_t position) {
+    return (static_cast<uint64_t>(request) << 32) + static_cast<uint64_t>(position);
+}
+
+// Activations as an indexer sees them: heavy tails, a few outlier channels, and topics that last for a stretch of the text and that query
+// heads care about or not. Keys are normalised before the channel gains, as a layer norm does.
+class Activations {
+  public:
+    explicit Activations(uint64_t seed) : seed_(seed) {
+        Rng rng(seed, kModel);
+        for (double& gain : gain_) gain = rng.below(32) == 0 ? 8 + 24 * rng.uniform() : 0.5 + rng.uniform();
+        for (auto& topic : topic_)
+            for (double& x : topic) x = rng.normal();
+    }
+
+    void key(int32_t request, int64_t position, uint8_t* codes, float* scale) const {
+        Rng segment(seed_, kSegments, index_of(request, position / kSegmentKeys));
+        const auto& topic = topic_[segment.below(kTopics)];
+        Rng rng(seed_, kKeys, index_of(request, position));
+        std::array<double, kDepth> x;
+        double squares = 0;
+        for (int c = 0; c < kDepth; ++c) {
+            x[c] = topic[c] + rng.heavy_tailed();
+            squares += x[c] * x[c];
+        }
+        const double norm = 1 / std::sqrt(squares / kDepth + 1e-6);
+        for (int c = 0; c < kDepth; ++c) x[c] *= norm * gain_[c];
+        hadamard(x);
+        *scale = ref::e4m3_quantise(x.data(), kDepth, codes);
+    }
+
+    // One head; its weight carries heads^-0.5, the query's scale and the softmax scale 128^-0.5, and has either sign.
+    void query(Rng& rng, int heads, uint8_t* codes, float* weight) const {
+        const auto& topic = topic_[rng.below(kTopics)];
+        const double affinity = rng.normal();
+        std::array<double, kDepth> x;
+        for (int c = 0; c < kDepth; ++c) x[c] = (affinity * topic[c] + rng.heavy_tailed()) * gain_[c];
+        hadamard(x);
+        const float scale = ref::e4m3_quantise(x.data(), kDepth, codes);
+        const double projected = rng.normal() + 0.25;
+        *weight = static_cast<float>(projected / std::sqrt(static_cast<double>(heads)) * scale / std::sqrt(128.0));
+    }
+
+  private:
+    static constexpr int kTopics = 16;
+    static constexpr int kSegmentKeys = 96;
+
+    // Walsh-Hadamard transform of 128 points, scaled by 128^-0.5.
+    static void hadamard(std::array<double, kDepth>& x) {
+        for (int half = 1; half < kDepth; half *= 2)
+            for (int i = 0; i < kDepth; ++i)
+                if ((i & half) == 0) {
+                    const double a = x[i], b = x[i + half];
+                    x[i] = a + b;
+                    x[i + half] = a - b;
+                }
+        const double scale = 1 / std::sqrt(128.0);
+        for (double& value : x) value *= scale;
+    }
+
+    uint64_t seed_;
+    std::array<double, kDepth> gain_;
+    std::array<std::array<double, kDepth>, kTopics> topic_;
+};
+
+void draw_shapes(const GenOptions& options, Case& c) {
+    c.batch = options.batch;
+    c.heads = options.heads;
+    c.lattice = options.lattice;
+    Rng rng(options.seed, kShapes);
+    c.cu_seqlens_q = {0};
+    int64_t rows = 0;
+    for (int32_t request = 0; request < options.batch; ++request) {
+        const int64_t tokens = options.ragged ? rng.between(0, options.tokens) : options.tokens;
+        const int64_t keys = options.ragged ? rng.between(0, options.keys) : options.keys;
+        rows += tokens;
+        if (rows > std::numeric_limits<int32_t>::max())
+            bad_input("--batch times --tokens: more than 2147483647 rows");
+        c.cu_seqlens_q.push_back(static_cast<int32_t>(rows));
+        c.context_lens.push_back(static_cast<int32_t>(keys));
+    }
+    c.rows = rows;
+}
+
+// Keys of a request lie in pages all over the pool. A few pages belong to nobody. The table is one entry wider than any length needs,
+// and entries past a length hold ids that would hurt if they were read.
+void draw_pages(const GenOptions& options, Case& c) {
+    if (c.contiguous()) {
+        c.page_slots = options.keys;
+        c.num_pages = c.batch;
+        return;
+    }
+    c.page_slots = options.page;
+    c.max_pages = (int64_t{options.keys} + options.page - 1) / options.page + 1;
+    int64_t used = 0;
+    for (const int32_t length : c.context_lens) used += (int64_t{length} + options.page - 1) / options.page;
+    c.num_pages = used + 1 + used / 16;
+    if (c.num_pages > std::numeric_limits<int32_t>::max()) bad_input("--batch times --keys: more than 2147483647 pages");
+
+    Rng rng(options.seed, kPages);
+    std::vector<int32_t> ids(static_cast<size_t>(c.num_pages));
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i);
+    for (size_t i = ids.size() - 1; i > 0; --i) std::swap(ids[i], ids[rng.below(i + 1)]);
+
+    const int32_t poison[] = {-1, std::numeric_limits<int32_t>::max(), static_cast<int32_t>(c.num_pages),
+                              std::numeric_limits<int32_t>::min(), ids.back()};
+    size_t next = 0, next_poison = 0;
+    for (const int32_t length : c.context_lens) {
+        const int64_t pages = (int64_t{length} + options.page - 1) / options.page;
+        for (int64_t entry = 0; entry < c.max_pages; ++entry)
+            c.block_table.push_back(entry < pages ? ids[next++] : poison[next_poison++ % std::size(poison)]);
+    }
+}
+
+// At least nine tenths of the scores of a lattice case must not be zero; looks at up to 4096 cells.
+void assert_lattice_scores(const Case& c) {
+    int64_t cells = 0, zeros = 0;
+    for (int32_t request = 0; request < c.batch; ++request) {
+        const int64_t length = c.length(request);
+        const int64_t step = std::max<int64_t>(1, length / std::max<int64_t>(1, 4096 / c.batch));
+        for (int64_t row = c.cu_seqlens_q[request]; row < c.cu_seqlens_q[request + 1] && cells < 4096; ++row)
+            for (int64_t key = 0; key < length && cells < 4096; key += step) {
+                const int64_t page = c.page_of(request, key), slot = key % std::max<int64_t>(1, c.page_slots);
+                ++cells;
+                zeros += ref::score(c.q.data() + row * c.heads * kDepth, c.q_scale.data() + row * c.heads, c.heads, kDepth,
+                                    c.codes(page, slot), c.scale(page, slot)) == 0;
+            }
+    }
+    if (cells >= 100 && zeros * 10 > cells)
+        throw std::logic_error("lattice: " + std::to_string(zeros) + " of " + std::to_string(cells) + " scores are zero");
+}
+
+}  // namespace
+
+int run_gen(const GenOptions& options) {
+    Case c;
+    c.layout = static_cast<Layout>(std::find(std::begin(kLayoutNames), std::end(kLayoutNames), options.layout) - kLayoutNames);
+    draw_shapes(options, c);
+    draw_pages(options, c);
+
+    // Unused pages and slots past a length hold NaN codes and NaN scales: a score that used one would show it.
+    c.q.resize(static_cast<size_t>(c.rows * c.heads * kDepth));
+    c.q_scale.resize(static_cast<size_t>(c.rows * c.heads));
+    c.k.assign(static_cast<size_t>(c.num_pages * c.page_bytes()), ref::kE4m3NaN);
+    if (!c.block_split())
+        c.k_scale.resize(static_cast<size_t>(c.num_pages * c.page_slots));
+    for (int64_t page = 0; page < c.num_pages; ++page)
+        for (int64_t slot = 0; slot < c.page_slots; ++slot) c.set_scale(page, slot, std::numeric_limits<float>::quiet_NaN());
+
+    const Activations activations(options.seed);
+    int64_t keys = 0;
+    for (const int32_t length : c.context_lens) keys += length;
+    Progress progress("gen: rows and keys", c.rows + keys);
+    for (int32_t request = 0; request < c.batch; ++request) {
+        for (int64_t row = c.cu_seqlens_q[request]; row < c.cu_seqlens_q[request + 1]; ++row) {
+            Rng rng(options.seed, kQueries, index_of(request, row - c.cu_seqlens_q[request]));
+            uint8_t* codes = c.q.data() + row * c.heads * kDepth;
+            float* weights = c.q_scale.data() + row * c.heads;
+            if (options.lattice) {
+                ref::lattice_query(rng, c.heads, kDepth, codes, weights);
+                for (int h = 0; h < c.heads; ++h) ref::assert_lattice_codes(codes + h * kDepth, kDepth);
+                ref::assert_lattice_weights(weights, c.heads);
+            } else {
+                for (int h = 0; h < c.heads; ++h) activations.query(rng, c.heads, codes + h * kDepth, weights + h);
+            }
+            progress.advance(1);
+        }
+        for (int64_t key = 0; key < c.context_lens[request]; ++key) {
+            const int64_t page = c.page_of(request, key), slot = c.contiguous() ? key : key % c.page_slots;
+            uint8_t* codes = c.codes(page, slot);
+            float scale;
+            if (options.lattice) {
+                Rng rng(options.seed, kKeys, index_of(request, key));
+                scale = ref::lattice_key(rng, kDepth, codes);
+                ref::assert_lattice_codes(codes, kDepth);
+                ref::assert_lattice_k_scale(scale);
+            } else {
+                activations.key(request, key, codes, &scale);
+            }
+            c.set_scale(page, slot, scale);
+            progress.advance(1);
+        }
+    }
+    if (options.lattice) assert_lattice_scores(c);
+
+    write_case(options.out, c,
+               {{"command", "lidx gen"},
+                {"seed", options.seed},
+                {"batch", options.batch},
+                {"tokens", options.tokens},
+                {"heads", options.heads},
+                {"keys", options.keys},
+                {"page", options.page},
+                {"layout", options.layout},
+                {"lattice", options.lattice},
+                {"ragged", options.ragged}});
+    std::printf("%s: %d requests, %" PRId64 " rows, %d heads, %" PRId64 " keys in %" PRId64 " pages (%s), longest %" PRId64 "%s\n",
+                options.out.c_str(), c.batch, c.rows, c.heads, keys, c.num_pages, options.layout.c_str(), c.longest(),
+                options.lattice ? ", exact lattice" : "");
+    return kDone;
+}
+
+}  // namespace lidx::command

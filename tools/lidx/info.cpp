@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// lidx info: the kernels inside, and the machines that could run them.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <lidx.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "cubin_registers.h"
+#include "failure.h"
+#include "machine.h"
+
+namespace lidx::command {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json kernels() {
+    Json list = Json::array();
+    for (int32_t index = 0; index < lidx_kernel_count(); ++index) {
+        lidx_kernel_info kernel = {};
+        kernel.struct_size = sizeof kernel;
+        if (lidx_get_kernel_info(nullptr, index, &kernel) != LIDX_OK) throw Failure(kInternal, lidx_last_error(nullptr));
+        Json registers = Json::object();
+        for (const auto& [architecture, count] : cubin_registers(kernel.symbol)) registers[architecture] = count;
+        list.push_back({{"symbol", kernel.symbol},
+                        {"architectures", kernel.architectures},
+                        {"arithmetic", arithmetic_name(kernel.arithmetic)},
+                        {"heads", kernel.heads},
+                        {"depth", kernel.depth},
+                        {"tile_keys", kernel.tile_keys},
+                        {"tile_tokens", kernel.tile_tokens},
+                        {"threads", kernel.threads},
+                        {"shared_bytes", kernel.shared_bytes},
+                        {"shared_bytes_decode", kernel.shared_bytes_decode},
+                        {"tmem_columns", kernel.tmem_columns},
+                        {"registers", registers}});
+    }
+    return list;
+}
+
+// Every device of one driver library, or why there is none.
+Json machine(const char* kind, const char* driver_path) {
+    Json result = {{"kind", kind}};
+    try {
+        Json devices = Json::array();
+        for (int ordinal = 0, count = 1; ordinal < count; ++ordinal) {
+            const Machine opened(driver_path, ordinal);
+            count = opened.device_count();
+            const lidx_device_info& info = opened.info();
+            result["driver"] = info.driver_path;
+            result["driver_version"] = info.driver_version;
+            devices.push_back({{"ordinal", ordinal},
+                               {"name", info.name},
+                               {"compute_capability", info.compute_capability},
+                               {"multiprocessors", info.multiprocessors}});
+        }
+        result["devices"] = devices;
+    } catch (const Failure& failure) {
+        result["devices"] = Json::array();
+        result["unavailable"] = failure.what();
+    }
+    return result;
+}
+
+Json emulator() {
+    try {
+        return machine("emulator", emulator_path().c_str());
+    } catch (const Failure& failure) {
+        return {{"kind", "emulator"}, {"devices", Json::array()}, {"unavailable", failure.what()}};
+    }
+}
+
+std::string any_or(int value) { return value == 0 ? "any" : std::to_string(value); }
+
+void print(const Json& all) {
+    std::printf("lidx %s\n\nkernels, in order of preference\n", all["version"].get<std::string>().c_str());
+    std::printf("  %-18s %-8s %5s %5s %13s %7s %15s %5s  %s\n", "symbol", "arith.", "heads", "depth", "keys x tokens", "threads",
+                "shared (decode)", "tmem", "registers by architecture");
+    for (const Json& k : all["kernels"]) {
+        std::string registers;
+        for (const auto& [architecture, count] : k["registers"].items())
+            registers += (registers.empty() ? "" : ", ") + architecture + " " + std::to_string(count.get<int>());
+        const std::string tile = std::to_string(k["tile_keys"].get<int>()) + " x " + std::to_string(k["tile_tokens"].get<int>());
+        const std::string shared =
+            std::to_string(k["shared_bytes"].get<int>()) + " (" + std::to_string(k["shared_bytes_decode"].get<int>()) + ")";
+        std::printf("  %-18s %-8s %5s %5s %13s %7d %15s %5d  %s\n", k["symbol"].get<std::string>().c_str(),
+                    k["arithmetic"].get<std::string>().c_str(), any_or(k["heads"].get<int>()).c_str(), any_or(k["depth"].get<int>()).c_str(),
+                    tile.c_str(), k["threads"].get<int>(), shared.c_str(), k["tmem_columns"].get<int>(), registers.c_str());
+    }
+    std::printf("\nmachines\n");
+    for (const Json& m : all["machines"]) {
+        const std::string kind = m["kind"].get<std::string>();
+        if (m.contains("unavailable")) {
+            std::printf("  %-8s  none: %s\n", kind.c_str(), m["unavailable"].get<std::string>().c_str());
+            if (m["devices"].empty()) continue;
+        }
+        for (const Json& d : m["devices"])
+            std::printf("  %-8s  device %d: %s, compute capability %d.%d, %d multiprocessors\n", kind.c_str(), d["ordinal"].get<int>(),
+                        d["name"].get<std::string>().c_str(), d["compute_capability"].get<int>() / 10, d["compute_capability"].get<int>() % 10,
+                        d["multiprocessors"].get<int>());
+        const int version = m["driver_version"].get<int>();
+        std::printf("  %-8s  driver %s, CUDA %d.%d\n", "", m["driver"].get<std::string>().c_str(), version / 1000, version % 1000 / 10);
+    }
+}
+
+}  // namespace
+
+int run_info(const InfoOptions& options) {
+    const Json all = {{"version", lidx_version()}, {"kernels", kernels()}, {"machines", {machine("cuda", nullptr), emulator()}}};
+    if (options.json)
+        std::printf("%s\n", all.dump(2).c_str());
+    else
+        print(all);
+    return kDone;
+}
+
+}  // namespace lidx::command

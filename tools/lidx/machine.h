@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// A machine to score on: a driver library, a device of it with its primary context current, and lidx opened there.
+#pragma once
+#include <lidx.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "host/driver.h"
+
+namespace lidx::command {
+
+// The emulator that belongs to this executable: beside it in the build tree, or in the library directory of the installation.
+// Throws Failure(kNoDevice), naming the places where it looked.
+std::filesystem::path emulator_path();
+
+class Machine {
+  public:
+    // driver_path null: $LIDX_DRIVER, else libcuda.so.1. Throws Failure(kNoDevice).
+    Machine(const char* driver_path, int ordinal);
+    ~Machine();
+    Machine(const Machine&) = delete;
+    Machine& operator=(const Machine&) = delete;
+
+    const Driver& driver() const { return driver_; }
+    lidx_context* context() const { return context_; }
+    const lidx_device_info& info() const { return info_; }
+    int device_count() const { return device_count_; }
+
+    // Throws unless the call succeeded, with the call's name and the driver's or lidx's own words.
+    void check(CUresult result, const char* call) const;
+    void check(lidx_status status) const;
+
+  private:
+    void close();
+
+    Driver driver_;
+    int device_count_ = 0;
+    CUdevice device_ = 0;
+    CUcontext cuda_ = nullptr;
+    lidx_context* context_ = nullptr;
+    lidx_device_info info_ = {};
+};
+
+// Device memory. A size of 0 allocates a little all the same, so that pointers are never null.
+class DeviceBuffer {
+  public:
+    DeviceBuffer(const Machine& machine, size_t size_bytes);
+    ~DeviceBuffer();
+    DeviceBuffer(const DeviceBuffer&) = delete;
+    DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+
+    void upload(const void* host, size_t size_bytes, size_t offset_bytes = 0);
+    void download(void* host, size_t size_bytes) const;
+    void fill32(uint32_t word, size_t words);
+    template <class T = void>
+    T* as() const { return reinterpret_cast<T*>(address_); }
+
+  private:
+    const Machine& machine_;
+    CUdeviceptr address_ = 0;
+};
+
+const char* arithmetic_name(int32_t arithmetic);   // "sm_100", "sm_90", "fp32"
+
+}  // namespace lidx::command

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command lidx: options and exit codes. What each subcommand does is in the file of its name.
+#include <CLI/CLI.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <new>
+#include <string>
+
+#include <lidx.h>
+
+#include "case_io.h"
+#include "commands.h"
+#include "failure.h"
+#include "kernel/schedule.h"
+
+namespace {
+
+using namespace lidx::command;
+
+constexpr const char* kDescription =
+    "lidx scores a paged FP8 key cache, on a GPU or on any computer:\n"
+    "\n"
+    "    score[row, key] = k_scale[key] * sum_h relu(q[row, h] . k[key]) * q_scale[row, h]\n";
+
+constexpr const char* kExamples =
+    "Examples\n"
+    "  lidx gen --out case                                  2 tokens, 8192 keys, 64 heads, pages of 64\n"
+    "  lidx score --in case --out scores.npy                on a CUDA GPU, else in the emulator\n"
+    "  lidx verify --in case --scores scores.npy            every cell against the oracle\n"
+    "  lidx heatmap --in case --scores scores.npy --out scores.png\n"
+    "\n"
+    "  lidx gen --out exact --lattice --ragged --batch 4 --tokens 5 --keys 1000 --heads 32 --page 16\n"
+    "  lidx score --in exact --out exact.npy --device emu --stats counts.json\n"
+    "  lidx verify --in exact --scores exact.npy --exact    bit by bit\n"
+    "\n"
+    "Exit codes\n"
+    "  0  done\n"
+    "  1  verification failed\n"
+    "  2  bad input: arguments, files that are missing or malformed, outputs that cannot be written\n"
+    "  3  no device or no driver\n"
+    "  4  a driver call failed, or a defect in lidx\n";
+
+void add_gen(CLI::App& app, std::function<int()>& chosen) {
+    auto* command = app.add_subcommand("gen", "Make a case: queries and a paged key cache as .npy files");
+    const auto o = std::make_shared<GenOptions>();
+    command->add_option("--out", o->out, "Directory to write; made if missing")->required()->type_name("DIR");
+    command->add_option("--batch", o->batch, "Requests")->check(CLI::Range(1, 65536))->capture_default_str();
+    command->add_option("--tokens", o->tokens, "Query tokens per request")->check(CLI::Range(0, 1 << 20))->capture_default_str();
+    command->add_option("--heads", o->heads, "Heads")->check(CLI::Range(1, 128))->capture_default_str();
+    command->add_option("--keys", o->keys, "Keys per request")
+        ->check(CLI::Range(0, static_cast<int>(lidx::kMaxKeys)))->capture_default_str();
+    command->add_option("--page", o->page, "Keys per page")->check(CLI::Range(1, 65536))->capture_default_str();
+    command->add_option("--layout", o->layout, "block-split: codes and scales in one page; split-pool: two pools; contiguous: no pages")
+        ->check(CLI::IsMember({kLayoutNames[0], kLayoutNames[1], kLayoutNames[2]}))->capture_default_str();
+    command->add_option("--seed", o->seed, "The same seed gives the same files on every machine")->capture_default_str();
+    command->add_flag("--lattice", o->lattice, "Small integers and powers of two: every kernel must then agree bit for bit");
+    command->add_flag("--ragged", o->ragged, "Draw tokens from 0 to --tokens and lengths from 0 to --keys for each request");
+    command->footer(
+        "Values are Hadamard-rotated, heavy-tailed activations, quantised as DeepSeek-V3.2 does it, with weights of both signs.\n"
+        "Pages are shuffled over the pool. Block-table entries past a length hold ids that must not be read, and slots past a\n"
+        "length hold NaN.\n"
+        "\n"
+        "Example\n"
+        "  lidx gen --out case --batch 8 --tokens 4 --keys 4096 --ragged --layout split-pool --seed 7");
+    command->callback([o, &chosen] { chosen = [o] { return run_gen(*o); }; });
+}
+
+void add_score(CLI::App& app, std::function<int()>& chosen) {
+    auto* command = app.add_subcommand("score", "Score a case on a GPU or in the emulator");
+    const auto o = std::make_shared<ScoreOptions>();
+    command->add_option("--in", o->in, "Directory of the case (lidx gen)")->required()->type_name("DIR");
+    command->add_option("--out", o->out, "Scores to write: f32 [rows, longest length], -inf past a row's length; FILE.json says what computed them")
+        ->required()->type_name("FILE");
+    command->add_option("--device", o->device, "auto: a CUDA GPU that has a kernel for the case, else the emulator")
+        ->check(CLI::IsMember({"auto", "cuda", "emu"}))->capture_default_str();
+    command->add_option("--stats", o->stats, "Write executed instructions per opcode as JSON (emulator only)")->type_name("FILE");
+    command->add_option("--kernel", o->kernel, "Debug: force the kernel of this name (lidx info lists them)")->type_name("SYMBOL");
+    command->footer(
+        "cuda means the library that $LIDX_DRIVER names, else libcuda.so.1. The emulator is a B200 unless PTXEMU_CC, PTXEMU_SMS\n"
+        "and the like say otherwise.\n"
+        "\n"
+        "Examples\n"
+        "  lidx score --in case --out scores.npy\n"
+        "  lidx score --in case --out scores.npy --device emu --stats counts.json\n"
+        "  lidx score --in case --out generic.npy --kernel generic_score");
+    command->callback([o, &chosen] { chosen = [o] { return run_score(*o); }; });
+}
+
+void add_verify(CLI::App& app, std::function<int()>& chosen) {
+    auto* command = app.add_subcommand("verify", "Compare every score with a double-precision reference");
+    const auto o = std::make_shared<VerifyOptions>();
+    command->add_option("--in", o->in, "Directory of the case")->required()->type_name("DIR");
+    command->add_option("--scores", o->scores, "Scores of that case (lidx score)")->required()->type_name("FILE");
+    command->add_flag("--exact", o->exact, "Demand the reference's bits; for cases made with --lattice");
+    command->add_option("--arithmetic", o->arithmetic, "Whose error bound to use; default: what FILE.json names")
+        ->check(CLI::IsMember({"sm_100", "sm_90", "fp32"}));
+    command->footer(
+        "Prints the worst cell, its error bound, and the median and largest ratio of error to bound. The bound is derived from\n"
+        "the arithmetic, not fitted: a ratio above 1 is a wrong score. Exit code 1 if any cell is wrong.\n"
+        "\n"
+        "Example\n"
+        "  lidx verify --in case --scores scores.npy");
+    command->callback([o, &chosen] { chosen = [o] { return run_verify(*o); }; });
+}
+
+void add_info(CLI::App& app, std::function<int()>& chosen) {
+    auto* command = app.add_subcommand("info", "List the kernels inside, drivers and devices");
+    const auto o = std::make_shared<InfoOptions>();
+    command->add_flag("--json", o->json, "As JSON");
+    command->callback([o, &chosen] { chosen = [o] { return run_info(*o); }; });
+}
+
+void add_heatmap(CLI::App& app, std::function<int()>& chosen) {
+    auto* command = app.add_subcommand("heatmap", "Draw scores as a picture, rows down and keys across");
+    const auto o = std::make_shared<HeatmapOptions>();
+    command->add_option("--in", o->in, "Directory of the case")->required()->type_name("DIR");
+    command->add_option("--scores", o->scores, "Scores of that case (lidx score)")->required()->type_name("FILE");
+    command->add_option("--out", o->out, "PNG to write")->required()->type_name("FILE");
+    command->footer("Example\n  lidx heatmap --in case --scores scores.npy --out scores.png");
+    command->callback([o, &chosen] { chosen = [o] { return run_heatmap(*o); }; });
+}
+
+int report(int code, const char* message) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "lidx: %s\n", message);
+    return code;
+}
+
+int run(int argc, char** argv) {
+    CLI::App app(kDescription, "lidx");
+    app.footer(kExamples);
+    app.require_subcommand(1);
+    app.set_version_flag("--version", std::string("lidx ") + lidx_version());
+    std::function<int()> chosen;
+    add_gen(app, chosen);
+    add_score(app, chosen);
+    add_verify(app, chosen);
+    add_info(app, chosen);
+    add_heatmap(app, chosen);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? kDone : kBadInput;
+    }
+    return chosen();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    int code = kInternal;
+    try {
+        code = run(argc, argv);
+    } catch (const Failure& failure) {
+        return report(failure.code, failure.what());
+    } catch (const std::bad_alloc&) {
+        return report(kInternal, "out of memory");
+    } catch (const std::exception& error) {
+        return report(kInternal, error.what());
+    }
+    if (std::fflush(stdout) != 0) return report(kBadInput, (std::string("standard output: ") + std::strerror(errno)).c_str());
+    return code;
+}

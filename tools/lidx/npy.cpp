@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "npy.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+#include "failure.h"
+#include "output_file.h"
+
+namespace lidx::command {
+
+static_assert(std::endian::native == std::endian::little, "files are little-endian and read without conversion");
+
+namespace {
+
+constexpr std::string_view kMagic("\x93NUMPY", 6);
+
+template <class T> constexpr std::string_view kDescr;
+template <> constexpr std::string_view kDescr<uint8_t> = "|u1";
+template <> constexpr std::string_view kDescr<int32_t> = "<i4";
+template <> constexpr std::string_view kDescr<float> = "<f4";
+
+struct Header {
+    std::string descr;
+    bool fortran_order = false;
+    Shape shape;
+};
+
+// The header is a Python dict literal with exactly the keys descr, fortran_order and shape.
+class HeaderParser {
+  public:
+    HeaderParser(std::string_view text, const std::string& file) : text_(text), file_(file) {}
+
+    Header parse() {
+        Header header;
+        bool seen[3] = {};
+        expect('{');
+        while (!accept('}')) {
+            const std::string key = string();
+            expect(':');
+            const int which = key == "descr" ? 0 : key == "fortran_order" ? 1 : key == "shape" ? 2 : -1;
+            if (which < 0) fail("unknown key '" + printable(key) + "', expected descr, fortran_order and shape");
+            if (seen[which]) fail("key '" + key + "' occurs twice");
+            seen[which] = true;
+            if (which == 0) header.descr = descr();
+            if (which == 1) header.fortran_order = boolean();
+            if (which == 2) header.shape = shape();
+            if (!accept(',')) {
+                expect('}');
+                break;
+            }
+        }
+        skip_space();
+        if (at_ != text_.size()) fail("text after the closing brace");
+        for (int i = 0; i < 3; ++i)
+            if (!seen[i]) fail(std::string("key '") + (i == 0 ? "descr" : i == 1 ? "fortran_order" : "shape") + "' is missing");
+        return header;
+    }
+
+  private:
+    [[noreturn]] void fail(const std::string& what) {
+        bad_input(file_ + ": header: " + what + " (at byte " + std::to_string(at_) + " of the header)");
+    }
+    static std::string printable(std::string text) {
+        for (char& c : text) c = c >= 32 && c < 127 ? c : '?';
+        return text.substr(0, 40);
+    }
+    void skip_space() {
+        while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t')) ++at_;
+    }
+    bool accept(char c) {
+        skip_space();
+        if (at_ >= text_.size() || text_[at_] != c) return false;
+        ++at_;
+        return true;
+    }
+    void expect(char c) {
+        if (!accept(c)) fail(std::string("expected '") + c + "'");
+    }
+    std::string string() {
+        skip_space();
+        if (at_ >= text_.size() || (text_[at_] != '\'' && text_[at_] != '"')) fail("expected a quoted string");
+        const size_t end = text_.find(text_[at_], at_ + 1);
+        if (end == std::string_view::npos) fail("a quoted string does not end");
+        const std::string value(text_.substr(at_ + 1, end - at_ - 1));
+        at_ = end + 1;
+        return value;
+    }
+    std::string descr() {
+        skip_space();
+        if (at_ < text_.size() && text_[at_] == '[') fail("descr is a structured type, expected a plain one");
+        return printable(string());
+    }
+    bool boolean() {
+        skip_space();
+        for (const bool value : {false, true}) {
+            const std::string_view word = value ? "True" : "False";
+            if (text_.substr(at_, word.size()) != word) continue;
+            at_ += word.size();
+            return value;
+        }
+        fail("fortran_order is neither True nor False");
+    }
+    int64_t integer() {
+        skip_space();
+        const size_t begin = at_;
+        uint64_t value = 0;
+        for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
+            const auto digit = static_cast<uint64_t>(text_[at_] - '0');
+            if (value > (static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) - digit) / 10)
+                fail("shape: a size does not fit in 63 bits");
+            value = value * 10 + digit;
+        }
+        if (at_ == begin) fail("shape: expected a size of 0 or more");
+        return static_cast<int64_t>(value);
+    }
+    Shape shape() {
+        constexpr size_t kMaxDimensions = 32;
+        Shape value;
+        expect('(');
+        while (!accept(')')) {
+            if (value.size() == kMaxDimensions) fail("shape: more than 32 dimensions");
+            value.push_back(integer());
+            if (!accept(',')) {
+                expect(')');
+                break;
+            }
+        }
+        return value;
+    }
+
+    std::string_view text_;
+    const std::string& file_;
+    size_t at_ = 0;
+};
+
+class InputFile {
+  public:
+    explicit InputFile(const std::filesystem::path& path) : name_(path.string()) {
+        fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+        if (fd_ < 0) bad_input(name_ + ": cannot open it: " + std::strerror(errno));
+        struct stat status;
+        if (::fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) {
+            ::close(fd_);
+            bad_input(name_ + ": not a regular file");
+        }
+        size_bytes_ = static_cast<uint64_t>(status.st_size);
+    }
+    ~InputFile() { ::close(fd_); }
+    InputFile(const InputFile&) = delete;
+    InputFile& operator=(const InputFile&) = delete;
+
+    const std::string& name() const { return name_; }
+    uint64_t size_bytes() const { return size_bytes_; }
+    void read(void* data, size_t size_bytes) {
+        char* next = static_cast<char*>(data);
+        constexpr size_t kChunkBytes = size_t{1} << 30;
+        while (size_bytes > 0) {
+            const ssize_t got = ::read(fd_, next, std::min(size_bytes, kChunkBytes));
+            if (got < 0 && errno == EINTR) continue;
+            if (got < 0) bad_input(name_ + ": read failed: " + std::strerror(errno));
+            if (got == 0) bad_input(name_ + ": the file ends early; it shrank while it was read");
+            next += got;
+            size_bytes -= static_cast<size_t>(got);
+        }
+    }
+
+  private:
+    std::string name_;
+    int fd_ = -1;
+    uint64_t size_bytes_ = 0;
+};
+
+std::string expected_text(const Shape& expected) {
+    std::string text = "(";
+    for (size_t i = 0; i < expected.size(); ++i) {
+        text += i ? ", " : "";
+        text += expected[i] == kAnySize ? "any" : std::to_string(expected[i]);
+    }
+    return text + (expected.size() == 1 ? ",)" : ")");
+}
+
+template <class T>
+int64_t product(const Shape& shape, const std::string& file) {
+    uint64_t elements = 1;
+    for (const int64_t size : shape)
+        if (size == 0) return 0;
+    for (const int64_t size : shape) {
+        if (elements > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / sizeof(T) / static_cast<uint64_t>(size))
+            bad_input(file + ": shape: the product of " + shape_text(shape) + " times " + std::to_string(sizeof(T))
+                      + " bytes overflows 63 bits");
+        elements *= static_cast<uint64_t>(size);
+    }
+    return static_cast<int64_t>(elements);
+}
+
+}  // namespace
+
+std::string shape_text(const Shape& shape) {
+    std::string text = "(";
+    for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+    return text + (shape.size() == 1 ? ",)" : ")");
+}
+
+template <class T>
+Npy<T> read_npy(const std::filesystem::path& path, const Shape& expected) {
+    InputFile file(path);
+    const std::string& name = file.name();
+    unsigned char start[12] = {};
+    if (file.size_bytes() < 10)
+        bad_input(name + ": size: " + std::to_string(file.size_bytes()) + " bytes are too few for an npy file");
+    file.read(start, 8);
+    if (std::memcmp(start, kMagic.data(), kMagic.size()) != 0) bad_input(name + ": magic: not an npy file");
+    const int major = start[6], minor = start[7];
+    if (major < 1 || major > 3 || minor != 0)
+        bad_input(name + ": version: " + std::to_string(major) + "." + std::to_string(minor) + ", expected 1.0, 2.0 or 3.0");
+
+    const int length_bytes = major == 1 ? 2 : 4;
+    if (file.size_bytes() < 8u + static_cast<unsigned>(length_bytes)) bad_input(name + ": size: the file ends inside the header length");
+    file.read(start + 8, static_cast<size_t>(length_bytes));
+    uint64_t header_bytes = 0;
+    for (int i = 0; i < length_bytes; ++i) header_bytes |= static_cast<uint64_t>(start[8 + i]) << (8 * i);
+    const uint64_t data_at = 8 + static_cast<uint64_t>(length_bytes) + header_bytes;
+    constexpr uint64_t kMaxHeaderBytes = 65535;
+    if (data_at > file.size_bytes())
+        bad_input(name + ": header length: " + std::to_string(header_bytes) + " bytes, but the whole file has "
+                  + std::to_string(file.size_bytes()));
+    if (header_bytes > kMaxHeaderBytes)
+        bad_input(name + ": header length: " + std::to_string(header_bytes) + " bytes, expected at most 65535");
+    std::string text(header_bytes, '\0');
+    file.read(text.data(), text.size());
+    const Header header = HeaderParser(text, name).parse();
+
+    if (header.descr != kDescr<T>) {
+        const bool big_endian = header.descr.starts_with('>');
+        bad_input(name + ": descr: '" + header.descr + "'" + (big_endian ? " (big-endian)" : "") + ", expected '"
+                  + std::string(kDescr<T>) + "'");
+    }
+    if (header.fortran_order) bad_input(name + ": fortran_order: True, expected False (C order)");
+    bool fits = header.shape.size() == expected.size();
+    for (size_t i = 0; fits && i < expected.size(); ++i) fits = expected[i] == kAnySize || expected[i] == header.shape[i];
+    if (!fits) bad_input(name + ": shape: " + shape_text(header.shape) + ", expected " + expected_text(expected));
+    const int64_t elements = product<T>(header.shape, name);
+    const uint64_t data_bytes = static_cast<uint64_t>(elements) * sizeof(T);
+    if (file.size_bytes() - data_at != data_bytes)
+        bad_input(name + ": size: " + std::to_string(file.size_bytes() - data_at) + " bytes of data, expected "
+                  + std::to_string(data_bytes) + " for shape " + shape_text(header.shape) + " of '" + header.descr + "'");
+
+    Npy<T> array;
+    array.shape = header.shape;
+    array.data.resize(static_cast<size_t>(elements));
+    file.read(array.data.data(), data_bytes);
+    return array;
+}
+
+template <class T>
+void write_npy(const std::filesystem::path& path, const Shape& shape, std::span<const T> data) {
+    if (static_cast<size_t>(product<T>(shape, path.string())) != data.size())
+        throw Failure(kInternal, path.string() + ": shape " + shape_text(shape) + " does not hold "
+                                     + std::to_string(data.size()) + " elements");
+    std::string header = "{'descr': '" + std::string(kDescr<T>) + "', 'fortran_order': False, 'shape': " + shape_text(shape) + ", }";
+    // Magic, version and length take 10 bytes; NumPy pads the whole to a multiple of 64 and ends it with a newline.
+    header.append(63 - (10 + header.size()) % 64, ' ');
+    header += '\n';
+    OutputFile file(path);
+    file.write(kMagic);
+    const unsigned char rest[4] = {1, 0, static_cast<unsigned char>(header.size() & 255),
+                                   static_cast<unsigned char>(header.size() >> 8)};
+    file.write(rest, sizeof rest);
+    file.write(header);
+    file.write(data.data(), data.size_bytes());
+    file.close();
+}
+
+template Npy<uint8_t> read_npy<uint8_t>(const std::filesystem::path&, const Shape&);
+template Npy<int32_t> read_npy<int32_t>(const std::filesystem::path&, const Shape&);
+template Npy<float> read_npy<float>(const std::filesystem::path&, const Shape&);
+template void write_npy<uint8_t>(const std::filesystem::path&, const Shape&, std::span<const uint8_t>);
+template void write_npy<int32_t>(const std::filesystem::path&, const Shape&, std::span<const int32_t>);
+template void write_npy<float>(const std::filesystem::path&, const Shape&, std::span<const float>);
+
+}  // namespace lidx::command

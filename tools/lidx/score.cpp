@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// lidx score: a case through the public API on a GPU or on the emulator.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <system_error>
+
+#include "case_io.h"
+#include "commands.h"
+#include "failure.h"
+#include "machine.h"
+#include "npy.h"
+#include "output_file.h"
+#include "score_file.h"
+
+namespace lidx::command {
+
+namespace {
+
+constexpr uint32_t kMinusInfinityBits = 0xff800000u;
+constexpr int64_t kScoreStrideStep = 32;   // rows of scores begin at 128-byte boundaries
+
+int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+
+// Pages are multiples of 16 bytes in device memory, whatever they are in the file.
+int64_t device_page_bytes(const Case& c) { return round_up(c.page_bytes(), 16); }
+
+lidx_score_desc describe(const Case& c, const std::string& kernel) {
+    lidx_score_desc desc;
+    lidx_score_desc_init(&desc);
+    desc.flags = c.contiguous() ? 0 : LIDX_FLAG_CHECK;
+    desc.batch = c.batch;
+    desc.max_rows = static_cast<int32_t>(c.rows);
+    for (int32_t request = 0; request < c.batch; ++request)
+        desc.max_tokens = std::max(desc.max_tokens, c.cu_seqlens_q[request + 1] - c.cu_seqlens_q[request]);
+    desc.heads = c.heads;
+    desc.depth = kDepth;
+    desc.max_keys = c.longest();
+    desc.page_size = c.contiguous() ? 0 : static_cast<int32_t>(c.page_slots);
+    desc.num_pages = std::max<int64_t>(c.num_pages, 1);
+    desc.k_page_stride = device_page_bytes(c);
+    desc.k_scale_page_stride = c.block_split() ? device_page_bytes(c) : c.page_slots * 4;
+    desc.block_table_stride = c.max_pages;
+    desc.score_stride = std::max(round_up(c.longest(), kScoreStrideStep), kScoreStrideStep);
+    desc.kernel = kernel.empty() ? nullptr : kernel.c_str();
+    return desc;
+}
+
+lidx_support support_of(const Machine& machine, const lidx_score_desc& desc) {
+    lidx_support support = {};
+    support.struct_size = sizeof support;
+    machine.check(lidx_supports(machine.context(), &desc, &support));
+    return support;
+}
+
+struct Chosen {
+    std::unique_ptr<Machine> machine;
+    bool emulator = false;
+};
+
+Chosen open_emulator(const ScoreOptions& options) {
+    ::setenv("PTXEMU_PROGRESS", "1", 0);
+    if (!options.stats.empty()) ::setenv("PTXEMU_STATS", std::filesystem::absolute(options.stats).c_str(), 1);
+    return {std::make_unique<Machine>(emulator_path().c_str(), 0), true};
+}
+
+// The first CUDA device with a kernel for the case; else, for "auto", the emulator.
+Chosen choose_machine(const ScoreOptions& options, const lidx_score_desc& desc) {
+    if (options.device == "emu") return open_emulator(options);
+    std::string reason;
+    try {
+        for (int ordinal = 0, count = 1; ordinal < count; ++ordinal) {
+            auto machine = std::make_unique<Machine>(nullptr, ordinal);
+            count = machine->device_count();
+            const lidx_support support = support_of(*machine, desc);
+            if (support.symbol != nullptr) return {std::move(machine), false};
+            reason = support.reason;
+        }
+        if (options.device == "cuda") bad_input(reason);
+    } catch (const Failure& failure) {
+        if (options.device == "cuda" || failure.code != kNoDevice) throw;
+        reason = failure.what();
+    }
+    std::fprintf(stderr, "lidx: no CUDA GPU serves (%s): using the emulator\n", reason.c_str());
+    return open_emulator(options);
+}
+
+void upload_keys(const Case& c, DeviceBuffer& k) {
+    const int64_t pitch = device_page_bytes(c);
+    if (pitch == c.page_bytes()) {
+        k.upload(c.k.data(), c.k.size());
+        return;
+    }
+    std::vector<uint8_t> padded(static_cast<size_t>(c.num_pages * pitch));
+    for (int64_t page = 0; page < c.num_pages; ++page)
+        std::memcpy(padded.data() + page * pitch, c.k.data() + page * c.page_bytes(), static_cast<size_t>(c.page_bytes()));
+    k.upload(padded.data(), padded.size());
+}
+
+template <class T>
+std::unique_ptr<DeviceBuffer> to_device(const Machine& machine, const std::vector<T>& data) {
+    auto buffer = std::make_unique<DeviceBuffer>(machine, data.size() * sizeof(T));
+    buffer->upload(data.data(), data.size() * sizeof(T));
+    return buffer;
+}
+
+// Scores [rows, longest]; cells past a row's length keep the -inf that the buffer was filled with.
+std::vector<float> run_kernel(const Machine& machine, const Case& c, const lidx_score_desc& desc, const lidx_plan* plan) {
+    const int64_t stride = desc.score_stride, longest = c.longest();
+    const auto q = to_device(machine, c.q);
+    const auto q_scale = to_device(machine, c.q_scale);
+    const auto cu_seqlens_q = to_device(machine, c.cu_seqlens_q);
+    const auto context_lens = to_device(machine, c.context_lens);
+    const auto block_table = to_device(machine, c.block_table);
+    const auto k_scale = to_device(machine, c.k_scale);
+    DeviceBuffer k(machine, static_cast<size_t>(c.num_pages * device_page_bytes(c)));
+    upload_keys(c, k);
+    DeviceBuffer scores(machine, static_cast<size_t>(c.rows * stride) * sizeof(float));
+    scores.fill32(kMinusInfinityBits, static_cast<size_t>(c.rows * stride));
+    size_t workspace_bytes = 0;
+    machine.check(lidx_plan_workspace_bytes(plan, &workspace_bytes));
+    DeviceBuffer workspace(machine, workspace_bytes);
+    workspace.fill32(0, workspace_bytes / 4);
+
+    lidx_score_args args;
+    lidx_score_args_init(&args);
+    args.q = q->as();
+    args.q_scale = q_scale->as<float>();
+    args.k_base = k.as();
+    args.k_scale_base = c.block_split() ? k.as<uint8_t>() + c.page_slots * kDepth : k_scale->as();
+    args.block_table = c.contiguous() ? nullptr : block_table->as<int32_t>();
+    args.context_lens = context_lens->as<int32_t>();
+    args.cu_seqlens_q = cu_seqlens_q->as<int32_t>();
+    args.scores = scores.as<float>();
+    args.workspace = workspace_bytes > 0 ? workspace.as() : nullptr;
+    args.workspace_bytes = workspace_bytes;
+    machine.check(lidx_score_enqueue(machine.context(), plan, &args, nullptr));
+    machine.check(machine.driver().cuCtxSynchronize(), "cuCtxSynchronize");
+
+    // The kernel looks at the page ids that it uses, the host at all inside the lengths: both must come to the same verdict.
+    uint32_t check_word = 0;
+    if (workspace_bytes > 0) workspace.download(&check_word, sizeof check_word);
+    const auto bad_id = c.rows > 0 ? bad_page_id(c) : std::nullopt;
+    if (bad_id && check_word != 0) bad_input(*bad_id);
+    if (check_word != 0) throw Failure(kInternal, "the kernel reports an illegal page id, but the block table holds none");
+
+    std::vector<float> result(static_cast<size_t>(c.rows * stride));
+    scores.download(result.data(), result.size() * sizeof(float));
+    for (int64_t row = 1; row < c.rows; ++row)
+        std::memmove(result.data() + row * longest, result.data() + row * stride, static_cast<size_t>(longest) * sizeof(float));
+    result.resize(static_cast<size_t>(c.rows * longest));
+    return result;
+}
+
+// The emulator rewrites the file after every launch; where nothing was launched there are no counts.
+void check_stats(const std::filesystem::path& stats, bool launched) {
+    if (!launched) {
+        OutputFile file(stats);
+        file.write("{}\n");
+        file.close();
+        return;
+    }
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(stats, error) || std::filesystem::file_size(stats, error) == 0)
+        bad_input(stats.string() + ": the emulator could not write its counts there");
+    read_json(stats);
+}
+
+}  // namespace
+
+int run_score(const ScoreOptions& options) {
+    const Case c = read_case(options.in);
+    const lidx_score_desc desc = describe(c, options.kernel);
+    std::error_code error;
+    if (std::filesystem::is_regular_file(options.stats, error)) std::filesystem::remove(options.stats, error);
+    const Chosen chosen = choose_machine(options, desc);
+    const Machine& machine = *chosen.machine;
+    if (!options.stats.empty() && !chosen.emulator)
+        bad_input("--stats: only the emulator counts instructions; this ran on " + std::string(machine.info().name)
+                  + " (use --device emu)");
+
+    lidx_plan* made = nullptr;
+    machine.check(lidx_plan_create(machine.context(), &desc, &made));
+    const std::unique_ptr<lidx_plan, decltype(&lidx_plan_destroy)> plan(made, lidx_plan_destroy);
+    lidx_plan_info info = {};
+    info.struct_size = sizeof info;
+    machine.check(lidx_get_plan_info(plan.get(), &info));
+
+    const std::vector<float> scores = run_kernel(machine, c, desc, plan.get());
+    if (!options.stats.empty()) check_stats(options.stats, info.grid[0] != 0);
+
+    const lidx_device_info& device = machine.info();
+    nlohmann::ordered_json sidecar;
+    sidecar["kernel"] = info.symbol;
+    sidecar["arithmetic"] = arithmetic_name(info.arithmetic);
+    sidecar["rows"] = c.rows;
+    sidecar["longest"] = c.longest();
+    sidecar["grid"] = {info.grid[0], info.grid[1], info.grid[2]};
+    sidecar["shared_bytes"] = info.shared_bytes;
+    sidecar["emulated"] = chosen.emulator;
+    sidecar["device"] = {{"name", device.name},
+                         {"ordinal", device.ordinal},
+                         {"compute_capability", device.compute_capability},
+                         {"multiprocessors", device.multiprocessors}};
+    sidecar["driver"] = {{"path", device.driver_path}, {"version", device.driver_version}};
+    sidecar["lidx"] = lidx_version();
+    write_scores(options.out, c.rows, c.longest(), scores, sidecar);
+
+    std::printf("%s: %lld rows x %lld keys by %s (%s arithmetic) on %s%s\n", options.out.c_str(), static_cast<long long>(c.rows),
+                static_cast<long long>(c.longest()), info.symbol, arithmetic_name(info.arithmetic),
+                chosen.emulator ? "the emulator: " : "", device.name);
+    return kDone;
+}
+
+}  // namespace lidx::command
