@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every wrapper of ptx/ is instantiated and assembles, and says where its instruction is documented.
+Usage: ptx_wrappers_check.py ROOT NVCC PTXAS"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PTXAS = sys.argv.pop(3)
+NVCC = sys.argv.pop(2)
+ROOT = os.path.abspath(sys.argv.pop(1))
+SOURCE = "test/unit/ptx_wrappers_compile.cu"
+WRAPPER = re.compile(r"^LIDX_PTX \S+ (\w+)\(", re.M)
+
+
+def text_of(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def wrappers():
+    """{header: names of its functions}"""
+    headers = sorted(n for n in os.listdir(os.path.join(ROOT, "ptx")) if n.endswith(".cuh"))
+    return {name: WRAPPER.findall(text_of("ptx/" + name)) for name in headers}
+
+
+def undocumented(text):
+    """Wrappers with no comment above them or above the run of wrappers that they continue."""
+    bad, documented = [], False
+    for line in text.splitlines():
+        if line.startswith("//"):
+            documented = True
+        elif not line.strip():
+            documented = False
+        elif WRAPPER.match(line) and not documented:
+            bad.append(WRAPPER.match(line).group(1))
+    return bad
+
+
+class Wrappers(unittest.TestCase):
+    def test_every_wrapper_is_instantiated(self):
+        calls = set(re.findall(r"\b(\w+)\(", text_of(SOURCE)))
+        found = wrappers()
+        self.assertGreater(sum(map(len, found.values())), 40)
+        for header, names in found.items():
+            self.assertEqual([n for n in names if n not in calls], [], f"{header}: not in {SOURCE}")
+
+    def test_every_wrapper_is_documented(self):
+        for header in wrappers():
+            text = text_of("ptx/" + header)
+            self.assertEqual(undocumented(text), [], header)
+            self.assertIn("PTX ISA", text, header)
+
+    def test_a_wrapper_without_a_comment_is_seen(self):
+        self.assertEqual(undocumented("// a\nLIDX_PTX void a() {\n}\n\nLIDX_PTX void b() {}\n"), ["b"])
+
+    def test_all_assemble(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ptx = os.path.join(folder, "w.ptx")
+            subprocess.run([NVCC, "-ptx", "-arch=compute_100f", "-std=c++20", "-fmad=false", "-Werror=all-warnings",
+                            "-I.", "-o", ptx, SOURCE], cwd=ROOT, check=True)
+            for arch in ("sm_100f",):
+                subprocess.run([PTXAS, "-arch=" + arch, "-Werror", "--warn-on-spills", "--warn-on-local-memory-usage",
+                                "-o", os.path.join(folder, "w.cubin"), ptx], check=True)
+
+
+if __name__ == "__main__":
+    unittest.main()
