@@ -28,6 +28,11 @@ int32_t integer_dot(Format fa, Format fb, const uint32_t* a, const uint32_t* b, 
 // high bits ignored). a: [m][32] codes, b: [n][32] codes, packed. Any m, n >= 0.
 void mma_fp8_k32(Format fa, Format fb, const uint8_t* a, const uint8_t* b, int m, int n, uint32_t* d, int d_pitch,
                  bool accumulate, WindowRule rule);
+// The instruction sets that it is compiled for; the best one the CPU has is taken. Every one gives the same bits.
+enum class SimdPath : uint8_t { kBaseline, kAvx2, kAvx512 };
+bool simd_path_available(SimdPath path);
+void mma_fp8_k32_on(SimdPath path, Format fa, Format fb, const uint8_t* a, const uint8_t* b, int m, int n, uint32_t* d,
+                    int d_pitch, bool accumulate, WindowRule rule);
 
 // Instruction descriptor of kind::f16/tf32/f8f6f4/i8 (blackwell.md A2).
 struct InstrDescriptor {
