@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plain C++ headers that host and kernels share: descriptors, tile walk, shared-memory and launch sizes. Expected
+// values are worked out by hand from the tables of the PTX ISA (9.7.16.4.1, 9.7.16.4.2) and from the grid rule.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "catch_any.h"
+#include "kernel/generic_score_layout.h"
+#include "kernel/instr_descriptor.h"
+#include "kernel/schedule.h"
+#include "kernel/sm100_score_layout.h"
+#include "kernel/smem_descriptor.h"
+#include "kernel/variants.h"
+
+using namespace lidx;
+
+TEST_CASE("shared-memory descriptor: every field lands in its bits") {
+    CHECK(smem_descriptor({}) == uint64_t{1} << 46);
+    CHECK(smem_descriptor({.start_bytes = 0x3fff0}) == ((uint64_t{1} << 46) | 0x3fff));
+    CHECK(smem_descriptor({.leading_bytes = 16}) == ((uint64_t{1} << 46) | uint64_t{1} << 16));
+    CHECK(smem_descriptor({.stride_bytes = 0x3fff0}) == ((uint64_t{1} << 46) | uint64_t{0x3fff} << 32));
+    CHECK(smem_descriptor({.base_offset = 7}) == ((uint64_t{1} << 46) | uint64_t{7} << 49));
+    CHECK(smem_descriptor({.swizzle = SmemSwizzle::k32Byte}) == ((uint64_t{1} << 46) | uint64_t{6} << 61));
+    CHECK(smem_descriptor({.swizzle = SmemSwizzle::k64Byte}) == ((uint64_t{1} << 46) | uint64_t{4} << 61));
+    CHECK(smem_descriptor({.swizzle = SmemSwizzle::k128Byte32ByteAtom}) == ((uint64_t{1} << 46) | uint64_t{1} << 61));
+}
+
+TEST_CASE("shared-memory descriptor: K-major rows of 128 bytes under the 128-byte swizzle") {
+    // stride 1024 -> 64 at bit 32, constant 1 at bit 46, swizzle 2 at bit 61; start 0x8400 / 16 = 0x840
+    CHECK(smem_descriptor_k_major_128b(0) == 0x4000404000000000u);
+    CHECK(smem_descriptor_k_major_128b(0x8400) == 0x4000404000000840u);
+    // K = 32 bytes further is two units; four steps stay inside the 128-byte row
+    CHECK(smem_descriptor_advance(smem_descriptor_k_major_128b(0x400), 96) == 0x4000404000000046u);
+    // The last 1024-byte tile start below 256 KiB: advancing does not carry into the next field.
+    CHECK(smem_descriptor_advance(smem_descriptor_k_major_128b(0x3fc00), 96) == 0x4000404000003fc6u);
+}
+
+TEST_CASE("instruction descriptor: e4m3 x e4m3 -> fp32, and every field") {
+    CHECK(instr_descriptor({.m = 128, .n = 128}) == 0x08200010u);
+    CHECK(instr_descriptor({.m = 128, .n = 96}) == 0x08180010u);
+    CHECK(instr_descriptor({.m = 64, .n = 256}) == 0x04400010u);
+    CHECK(instr_descriptor({.d = MmaAccumulator::kF16, .m = 128, .n = 128}) == 0x08200000u);
+    CHECK(instr_descriptor({.a = MmaOperand::kE5m2, .m = 128, .n = 128}) == 0x08200090u);
+    CHECK(instr_descriptor({.b = MmaOperand::kE2m1, .m = 128, .n = 128}) == 0x08201410u);
+    CHECK(instr_descriptor({.a_major = MmaMajor::kMn, .m = 128, .n = 128}) == 0x08208010u);
+    CHECK(instr_descriptor({.b_major = MmaMajor::kMn, .m = 128, .n = 128}) == 0x08210010u);
+}
+
+TEST_CASE("legal MMA shapes") {
+    CHECK(mma_shape_fits(128, 16));
+    CHECK(mma_shape_fits(128, 96));
+    CHECK(mma_shape_fits(128, 256));
+    CHECK(mma_shape_fits(64, 8));
+    CHECK_FALSE(mma_shape_fits(128, 8));
+    CHECK_FALSE(mma_shape_fits(128, 24));
+    CHECK_FALSE(mma_shape_fits(128, 272));
+    CHECK_FALSE(mma_shape_fits(64, 0));
+    CHECK_FALSE(mma_shape_fits(96, 64));
+}
+
+TEST_CASE("grid: slices") {
+    // base = batch * key tiles; slices = max(1, min(floor(2 * SMs / base), ceil(tiles / 2))) if base < SMs, else 1
+    CHECK(grid_slices(1, 148, 1) == 1);        // decode: one token tile, one slice, however empty the machine
+    CHECK(grid_slices(1, 148, 2) == 1);
+    CHECK(grid_slices(1, 148, 3) == 2);
+    CHECK(grid_slices(1, 148, 1000) == 296);   // the machine is the limit
+    CHECK(grid_slices(10, 148, 1000) == 29);   // floor(296 / 10)
+    CHECK(grid_slices(147, 148, 1000) == 2);
+    CHECK(grid_slices(148, 148, 1000) == 1);
+    CHECK(grid_slices(149, 148, 1000) == 1);
+    CHECK(grid_slices(0, 148, 1000) == 1);
+    CHECK(grid_slices(1, 148, 0) == 1);
+    CHECK(grid_slices(1, 100000, 1000000) == 65535);   // gridDim.z ends there
+}
+
+TEST_CASE("grid: tiles") {
+    CHECK(key_tiles(0) == 0);
+    CHECK(key_tiles(1) == 1);
+    CHECK(key_tiles(128) == 1);
+    CHECK(key_tiles(129) == 2);
+    CHECK(key_tiles(kMaxKeys) == 65535);
+    CHECK(token_tiles(0, 2) == 0);
+    CHECK(token_tiles(3, 2) == 2);
+    CHECK(token_tiles(9, 3) == 3);
+    CHECK(token_tiles(9, 4) == 3);
+}
+
+TEST_CASE("slices partition a request's token tiles, in order and evenly") {
+    for (int32_t tiles = 0; tiles <= 40; ++tiles) {
+        for (uint32_t slices = 1; slices <= 17; ++slices) {
+            CAPTURE(tiles, slices);
+            int32_t next = 0, shortest = tiles, longest = 0;
+            for (uint32_t slice = 0; slice < slices; ++slice) {
+                const TileRange range = slice_tiles(tiles, slice, slices);
+                REQUIRE(range.begin == next);
+                REQUIRE(range.end >= range.begin);
+                next = range.end;
+                shortest = std::min(shortest, range.end - range.begin);
+                longest = std::max(longest, range.end - range.begin);
+            }
+            CHECK(next == tiles);
+            CHECK(longest - shortest <= 1);
+            CHECK(longest == slice_tiles_max(tiles, slices));
+        }
+    }
+    const TileRange last = slice_tiles(INT32_MAX, 65534, 65535);
+    CHECK(last.end == INT32_MAX);
+    CHECK(last.end - last.begin == INT32_MAX / 65535);
+}
+
+static ScoreParams some_params() {
+    static const int32_t table = 0;
+    ScoreParams p{};
+    p.block_table = &table;
+    p.block_table_stride = 10;
+    p.page_size = 64;
+    p.max_keys = 600;
+    p.rows = 20;
+    p.max_tokens = 6;
+    return p;
+}
+
+TEST_CASE("a request's span: what cu_seqlens_q says, inside the buffers") {
+    const ScoreParams p = some_params();
+    const auto rows = [&](int32_t begin, int32_t end) {
+        const RequestSpan span = request_span(p, begin, end, 1);
+        return std::vector<int32_t>{span.row_begin, span.tokens};
+    };
+    CHECK(rows(3, 7) == std::vector<int32_t>{3, 4});
+    CHECK(rows(3, 3) == std::vector<int32_t>{3, 0});
+    CHECK(rows(3, 2) == std::vector<int32_t>{3, 0});
+    CHECK(rows(3, 15) == std::vector<int32_t>{3, 6});             // max_tokens
+    CHECK(rows(18, 24) == std::vector<int32_t>{18, 2});           // rows
+    CHECK(rows(20, 24) == std::vector<int32_t>{20, 0});
+    CHECK(rows(25, 31) == std::vector<int32_t>{20, 0});
+    CHECK(rows(-5, 2) == std::vector<int32_t>{0, 2});
+    CHECK(rows(INT32_MIN, INT32_MAX) == std::vector<int32_t>{0, 6});
+    CHECK(rows(INT32_MAX, INT32_MIN) == std::vector<int32_t>{20, 0});
+}
+
+TEST_CASE("a request's span: keys") {
+    ScoreParams p = some_params();
+    const auto keys = [&](int32_t len) { return request_span(p, 0, 1, len).keys; };
+    CHECK(keys(0) == 0);
+    CHECK(keys(-1) == 0);
+    CHECK(keys(INT32_MIN) == 0);
+    CHECK(keys(599) == 599);
+    CHECK(keys(INT32_MAX) == 600);
+    p.block_table_stride = 9;   // the table is narrower than max_keys
+    CHECK(keys(INT32_MAX) == 576);
+    p.block_table_stride = 0;
+    CHECK(keys(INT32_MAX) == 0);
+    p.block_table_stride = INT64_MAX;   // no overflow in the width
+    CHECK(keys(INT32_MAX) == 600);
+    p.block_table = nullptr;
+    p.page_size = 600;
+    CHECK(keys(601) == 600);
+    CHECK(keys(1) == 1);
+}
+
+TEST_CASE("SM100 layout: sizes and offsets") {
+    using T64 = sm100_score::Tile<64, 2>;
+    using T32 = sm100_score::Tile<32, 4>;
+    using T3 = sm100_score::Tile<32, 3>;
+    // K 16384, Q 128 * columns, q_scale 8 * columns, four mbarriers and the address: 36; up to the next 1024, Q again
+    CHECK(T64::kSharedBytesDecode == 34816);
+    CHECK(T64::kSharedBytes == 51200);
+    CHECK(T32::kSharedBytes == T64::kSharedBytes);
+    CHECK(T3::kSharedBytesDecode == 29696);
+    CHECK(T3::kSharedBytes == 41984);
+    CHECK(T64::kTmemColumns == 128);
+    CHECK(T3::kColumns == 96);
+    CHECK(T3::kTmemColumns == 128);
+    CHECK(T64::kQBytes == 16384);
+    CHECK(T3::kQBytes == 12288);
+    CHECK(offsetof(T64::SharedLayout, k) == 0);
+    CHECK(offsetof(T64::SharedLayout, k_full) % 8 == 0);
+    CHECK(offsetof(T64::SharedLayout, tmem_base) + 4 <= static_cast<size_t>(T64::kSharedBytesDecode));
+    const auto shape = sm100_score::launch_shape<32, 3>();
+    CHECK(shape.tile_tokens == 3);
+    CHECK(shape.threads == 128);
+    CHECK(shape.shared_bytes_decode == 29696);
+    // Four CTAs of 128 columns fill Tensor Memory; their shared memory fits the 228 KiB of an SM, 1 KiB each reserved.
+    CHECK(4 * (T64::kSharedBytes + 1024) <= 228 * 1024);
+}
+
+TEST_CASE("SM100 layout: the rows of the variant table are instances") {
+#define CHECK_ROW(symbol, heads, depth, tokens)                                         \
+    {                                                                                   \
+        using T = sm100_score::Tile<heads, tokens>;                                     \
+        CHECK(T::kColumns == heads * tokens);                                           \
+        CHECK(depth == sm100_score::kDepth);                                            \
+        CHECK(mma_shape_fits(kTileKeys, T::kColumns));                                  \
+        CHECK(T::kTmemColumns >= T::kColumns);                                          \
+    }
+    LIDX_SM100_SCORE_VARIANTS(CHECK_ROW)
+#undef CHECK_ROW
+}
+
+TEST_CASE("limits that the kernels state") {
+    for (int64_t page : {16, 32, 64, 128, 256}) CHECK(sm100_score::page_size_fits(page));
+    for (int64_t page : {0, 1, 8, 24, 48, 96, 512}) CHECK_FALSE(sm100_score::page_size_fits(page));
+    CHECK(sm100_score::k_box_slots(16) == 16);
+    CHECK(sm100_score::k_box_slots(256) == 128);
+    CHECK(sm100_score::k_box_slots(5) == 5);
+    CHECK(sm100_score::k_box_slots(int64_t{1} << 40) == 128);
+    CHECK(sm100_score::rows_fit(33554431, 64));
+    CHECK_FALSE(sm100_score::rows_fit(33554432, 64));
+    CHECK_FALSE(sm100_score::rows_fit(-1, 64));
+    CHECK(generic_score::heads_fit(1));
+    CHECK(generic_score::heads_fit(128));
+    CHECK_FALSE(generic_score::heads_fit(0));
+    CHECK_FALSE(generic_score::heads_fit(129));
+    for (int64_t depth : {16, 48, 128}) CHECK(generic_score::depth_fits(depth));
+    for (int64_t depth : {0, 8, 24, 144}) CHECK_FALSE(generic_score::depth_fits(depth));
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Instantiates every wrapper of ptx/, so that ptxas assembles each instruction. Built, never run. Each wrapper is called
+// by its own name, in the source: a check of the tree compares these names with those in the headers.
+#include <cstdint>
+
+#include "ptx/bulk_tensor.cuh"
+#include "ptx/elect.cuh"
+#include "ptx/math.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/memory.cuh"
+#include "ptx/sreg.cuh"
+#include "ptx/tcgen05.cuh"
+#include "ptx/types.h"
+
+using namespace lidx::ptx;
+
+extern "C" __global__ void wrappers_sreg_elect(uint32_t* out) {
+    out[0] = tid_x();
+    out[1] = laneid();
+    out[2] = ctaid_x();
+    out[3] = ctaid_y();
+    out[4] = ctaid_z();
+    out[5] = nctaid_z();
+    out[6] = elect_sync(kFullMask);
+    out[7] = shfl_sync_idx(out[8], 3, kFullMask);
+    bar_warp_sync(kFullMask);
+    bar_sync();
+}
+
+extern "C" __global__ void wrappers_memory(const uint8_t* in, float* out, uint32_t* words) {
+    __shared__ alignas(16) float shared[16];
+    const SharedAddr address = cvta_to_shared(shared);
+    const U32x4 codes = ld_global_nc_v4_u32(in + 16);
+    st_shared_f32(address, ld_global_nc_f32(in));
+    st_shared_v4_f32(address + 16, {1.0f, 2.0f, 3.0f, __uint_as_float(codes.x ^ codes.y ^ codes.z ^ codes.w)});
+    bar_sync();
+    const F32x4 four = ld_shared_v4_f32(address + 16);
+    F32x2 a, b;
+    ld_shared_v2_b64(a, b, address + 32);
+    st_global_f32(out, ld_shared_f32(address) + four.x + four.y + four.z + four.w);
+    st_global_u32(words, ld_shared_u32(address + 4) + static_cast<uint32_t>(ld_global_nc_s32(in + 32)));
+    st_global_u32(words + 1, static_cast<uint32_t>(a.bits ^ b.bits));
+}
+
+extern "C" __global__ void wrappers_math(float* x) {
+    x[0] = fma_rn_f32(x[0], x[1], x[2]);
+    x[1] = add_rn_f32(x[0], x[1]);
+    x[2] = mul_rn_f32(x[1], x[2]);
+    x[3] = max_nan_f32(x[2], x[3]);
+    x[4] = abs_f32(x[4]);
+    const F32x2 pair = mov_b64(x[0], x[1]);
+    const F32x2 result = fma_rn_f32x2(pair, add_rn_f32x2(pair, mov_b64(x[2], x[3])), mul_rn_f32x2(pair, pair));
+    mov_b64(x[5], x[6], result);
+}
+
+extern "C" __global__ void wrappers_mbarrier_bulk_tensor(const __grid_constant__ TensorMap map, int32_t* at) {
+    __shared__ alignas(1024) uint8_t box[8192];
+    __shared__ uint64_t barrier;
+    const SharedAddr full = cvta_to_shared(&barrier);
+    prefetch_tensormap(&map);
+    mbarrier_init(full, 2);
+    fence_mbarrier_init_release_cluster();
+    fence_proxy_async_shared_cta();
+    mbarrier_arrive_expect_tx(full, 8192);
+    cp_async_bulk_tensor_2d(cvta_to_shared(box), &map, at[0], at[1], full);
+    cp_async_bulk_tensor_3d(cvta_to_shared(box) + 4096, &map, at[0], at[1], at[2], full);
+    mbarrier_arrive(full);
+    const Parity first{0};
+    while (!mbarrier_try_wait_parity(full, first)) {
+    }
+    mbarrier_inval(full);
+    at[3] = static_cast<int32_t>(first.next().value);
+}
+
+extern "C" __global__ void wrappers_tcgen05(uint64_t a_desc, uint64_t b_desc, uint32_t idesc, uint32_t* out) {
+    __shared__ uint32_t base;
+    __shared__ uint64_t barrier;
+    const SharedAddr full = cvta_to_shared(&barrier);
+    tcgen05_alloc(cvta_to_shared(&base), 32);
+    tcgen05_relinquish_alloc_permit();
+    tcgen05_fence_before_thread_sync();
+    bar_sync();
+    tcgen05_fence_after_thread_sync();
+    const TmemAddr d{ld_shared_u32(cvta_to_shared(&base))};
+    if (elect_sync(kFullMask)) {
+        tcgen05_mma_kind_f8f6f4(d, a_desc, b_desc, idesc, false);
+        tcgen05_commit_mbarrier_arrive_one(full);
+    }
+    bar_warp_sync(kFullMask);
+    uint32_t r[32];
+    tcgen05_ld_32x32b_x32(r, d.lane(32).column(0));
+    tcgen05_wait_ld();
+    for (int i = 0; i < 32; ++i) out[i] = r[i];
+    tcgen05_dealloc(d, 32);
+}
