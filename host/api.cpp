@@ -110,7 +110,8 @@ lidx_status lidx_get_kernel_info(lidx_context* ctx, int32_t index, lidx_kernel_i
     return guarded(ctx, __func__, [&] {
         require_struct(info, "info", "lidx_kernel_info");
         if (index < 0 || index >= lidx_kernel_count())
-            fail(LIDX_ERR_VALUE, "index = " + std::to_string(index) + ": must be 0 .. " + std::to_string(lidx_kernel_count() - 1));
+            fail(LIDX_ERR_VALUE,
+                 "index = " + std::to_string(index) + ": must be 0 .. " + std::to_string(lidx_kernel_count() - 1));
         const lidx::KernelRow& row = lidx::kernel_rows()[static_cast<size_t>(index)];
         info->symbol = row.symbol;
         info->architectures = row.architectures;
@@ -191,7 +192,9 @@ lidx_status lidx_score_enqueue(lidx_context* ctx, const lidx_plan* plan, const l
 
 const char* lidx_status_string(lidx_status status) { return lidx::status_text(status); }
 
-const char* lidx_last_error(const lidx_context* ctx) { return (ctx != nullptr ? ctx->last_error : thread_error()).text(); }
+const char* lidx_last_error(const lidx_context* ctx) {
+    return (ctx != nullptr ? ctx->last_error : thread_error()).text();
+}
 
 int32_t lidx_driver_error(const lidx_context* ctx) {
     return (ctx != nullptr ? ctx->last_error : thread_error()).driver_result();

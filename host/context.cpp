@@ -7,7 +7,8 @@ namespace {
 
 int device_attribute(const lidx_context& context, CUdevice_attribute attribute) {
     int value = 0;
-    check_driver(context.driver, context.driver.cuDeviceGetAttribute(&value, attribute, context.device), "cuDeviceGetAttribute");
+    check_driver(context.driver, context.driver.cuDeviceGetAttribute(&value, attribute, context.device),
+                 "cuDeviceGetAttribute");
     return value;
 }
 
@@ -16,8 +17,8 @@ void find_device(lidx_context& context, int32_t ordinal) {
     check_driver(context.driver, context.driver.cuDeviceGetCount(&count), "cuDeviceGetCount");
     if (count <= 0) fail(LIDX_ERR_NO_DEVICE, "driver " + context.driver.path + " has no device");
     if (ordinal >= count)
-        fail(LIDX_ERR_NO_DEVICE, "device = " + std::to_string(ordinal) + ": driver " + context.driver.path + " has devices 0 .. " +
-                                     std::to_string(count - 1));
+        fail(LIDX_ERR_NO_DEVICE, "device = " + std::to_string(ordinal) + ": driver " + context.driver.path +
+                                     " has devices 0 .. " + std::to_string(count - 1));
     check_driver(context.driver, context.driver.cuDeviceGet(&context.device, ordinal), "cuDeviceGet");
 }
 
@@ -31,12 +32,14 @@ void init_driver(lidx_context& context) {
 }  // namespace
 
 void check_driver(const Driver& driver, CUresult result, const char* call) {
-    if (result != CUDA_SUCCESS) fail(LIDX_ERR_DRIVER, std::string(call) + ": " + driver_result_text(driver, result), result);
+    if (result != CUDA_SUCCESS)
+        fail(LIDX_ERR_DRIVER, std::string(call) + ": " + driver_result_text(driver, result), result);
 }
 
 std::unique_ptr<lidx_context> open_context(const lidx_config& config) {
     if (config.device < -1)
-        fail(LIDX_ERR_VALUE, "device = " + std::to_string(config.device) + ": must be -1 (the current context) or a device ordinal");
+        fail(LIDX_ERR_VALUE,
+             "device = " + std::to_string(config.device) + ": must be -1 (the current context) or a device ordinal");
     if (config.flags != 0) fail(LIDX_ERR_VALUE, "flags = " + std::to_string(config.flags) + ": must be 0");
 
     auto context = std::make_unique<lidx_context>();
@@ -52,7 +55,8 @@ std::unique_ptr<lidx_context> open_context(const lidx_config& config) {
         CUcontext current = nullptr;
         check_driver(driver, driver.cuCtxGetCurrent(&current), "cuCtxGetCurrent");
         if (current == nullptr)
-            fail(LIDX_ERR_NO_CONTEXT, "device = -1: no CUDA context is current in this thread; make one current or name a device");
+            fail(LIDX_ERR_NO_CONTEXT,
+                 "device = -1: no CUDA context is current in this thread; make one current or name a device");
         check_driver(driver, driver.cuCtxGetDevice(&context->device), "cuCtxGetDevice");
         context->cuda = current;
     }
@@ -68,11 +72,13 @@ std::unique_ptr<lidx_context> open_context(const lidx_config& config) {
     bool served = false;
     for (const KernelRow& row : kernel_rows()) served |= runs_on(row, context->limits.compute_capability);
     if (!served)
-        fail(LIDX_ERR_NO_DEVICE, "device " + std::to_string(context->ordinal) + " (" + context->device_name + ") has compute capability " +
-                                     capability_string(context->limits.compute_capability) + "; there are " + kernel_summaries());
+        fail(LIDX_ERR_NO_DEVICE,
+             "device " + std::to_string(context->ordinal) + " (" + context->device_name + ") has compute capability " +
+                 capability_string(context->limits.compute_capability) + "; there are " + kernel_summaries());
 
     if (config.device >= 0) {
-        check_driver(driver, driver.cuDevicePrimaryCtxRetain(&context->cuda, context->device), "cuDevicePrimaryCtxRetain");
+        check_driver(driver, driver.cuDevicePrimaryCtxRetain(&context->cuda, context->device),
+                     "cuDevicePrimaryCtxRetain");
         context->retained = true;
     }
     const CurrentContext current(*context);
@@ -90,8 +96,9 @@ CurrentContext::CurrentContext(const lidx_context& context) : context_(context) 
     CUcontext current = nullptr;
     check_driver(driver, driver.cuCtxGetCurrent(&current), "cuCtxGetCurrent");
     if (current != context.cuda)
-        fail(LIDX_ERR_NO_CONTEXT, current == nullptr ? "no CUDA context is current in this thread; lidx_open saw one"
-                                                     : "the CUDA context current in this thread is not the one lidx_open saw");
+        fail(LIDX_ERR_NO_CONTEXT, current == nullptr
+                                      ? "no CUDA context is current in this thread; lidx_open saw one"
+                                      : "the CUDA context current in this thread is not the one lidx_open saw");
 }
 
 CurrentContext::~CurrentContext() {

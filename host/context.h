@@ -15,7 +15,7 @@ struct lidx_context {
     lidx::Driver driver;
     CUcontext cuda = nullptr;
     CUdevice device = 0;
-    bool retained = false;         // cuda is the device's primary context, retained by lidx_open
+    bool retained = false;  // cuda is the device's primary context, retained by lidx_open
     std::string device_name;
     int ordinal = 0;
     int driver_version = 0;

@@ -35,17 +35,17 @@ bool load_driver(const char* path, Driver* driver, std::string* error) {
     void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == nullptr) {
         const char* reason = dlerror();
-        *error = "CUDA driver library '" + name + "' (" + source + ") cannot be loaded: " +
-                 (reason != nullptr ? reason : "unknown reason");
+        *error = "CUDA driver library '" + name + "' (" + source +
+                 ") cannot be loaded: " + (reason != nullptr ? reason : "unknown reason");
         return false;
     }
     Driver loaded;
-#define LIDX_DRIVER_LOAD(function)                                                                        \
-    loaded.function = reinterpret_cast<decltype(loaded.function)>(dlsym(library, #function));             \
-    if (loaded.function == nullptr) {                                                                     \
-        *error = "CUDA driver library '" + name + "' (" + source + ") lacks the symbol " #function;       \
-        dlclose(library);                                                                                 \
-        return false;                                                                                     \
+#define LIDX_DRIVER_LOAD(function)                                                                  \
+    loaded.function = reinterpret_cast<decltype(loaded.function)>(dlsym(library, #function));       \
+    if (loaded.function == nullptr) {                                                               \
+        *error = "CUDA driver library '" + name + "' (" + source + ") lacks the symbol " #function; \
+        dlclose(library);                                                                           \
+        return false;                                                                               \
     }
     LIDX_DRIVER_FUNCTIONS(LIDX_DRIVER_LOAD)
 #undef LIDX_DRIVER_LOAD

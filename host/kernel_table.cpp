@@ -13,19 +13,48 @@ namespace lidx {
 namespace {
 
 // sm_100f code runs on every compute capability 10.x (PTX ISA, .target: family-specific targets).
-#define LIDX_ROW(symbol, heads, depth, tokens)                                                                   \
-    KernelRow{#symbol, "sm100_score", "sm_100f", LIDX_ARITHMETIC_SM100, 100, 109, "10.x", Operands::kTensorMaps, \
-              heads, depth, false, tokens, sm100_score::kThreads,                                                \
-              sm100_score::launch_shape<heads, tokens>().shared_bytes,                                           \
-              sm100_score::launch_shape<heads, tokens>().shared_bytes_decode,                                    \
-              sm100_score::launch_shape<heads, tokens>().tmem_columns},
-#define LIDX_GENERIC_ROW(symbol, heads, depth, tokens)                                                             \
-    KernelRow{#symbol, "generic_score", "sm_80,sm_90,sm_100,sm_120", LIDX_ARITHMETIC_FP32, 80, INT_MAX,            \
-              "8.0 or later", Operands::kPointers, heads, depth, true, tokens, generic_score::kThreads,            \
-              generic_score::kDynamicSharedBytes, generic_score::kDynamicSharedBytes, 0},
-constexpr KernelRow kRows[] = {LIDX_SM100_SCORE_VARIANTS(LIDX_ROW) LIDX_GENERIC_SCORE_VARIANTS(LIDX_GENERIC_ROW)};
-#undef LIDX_ROW
-#undef LIDX_GENERIC_ROW
+#define LIDX_SM100_SCORE_ROW(symbol_, heads_, depth_, tokens_)                                   \
+    KernelRow{                                                                                   \
+        .symbol = #symbol_,                                                                      \
+        .source = "sm100_score",                                                                 \
+        .architectures = "sm_100f",                                                              \
+        .arithmetic = LIDX_ARITHMETIC_SM100,                                                     \
+        .capability_min = 100,                                                                   \
+        .capability_max = 109,                                                                   \
+        .capability_text = "10.x",                                                               \
+        .operands = Operands::kTensorMaps,                                                       \
+        .heads = heads_,                                                                         \
+        .depth = depth_,                                                                         \
+        .any_page_size = false,                                                                  \
+        .tile_tokens = tokens_,                                                                  \
+        .threads = sm100_score::kThreads,                                                        \
+        .shared_bytes = sm100_score::launch_shape<heads_, tokens_>().shared_bytes,               \
+        .shared_bytes_decode = sm100_score::launch_shape<heads_, tokens_>().shared_bytes_decode, \
+        .tmem_columns = sm100_score::launch_shape<heads_, tokens_>().tmem_columns,               \
+    },
+#define LIDX_GENERIC_SCORE_ROW(symbol_, heads_, depth_, tokens_)   \
+    KernelRow{                                                     \
+        .symbol = #symbol_,                                        \
+        .source = "generic_score",                                 \
+        .architectures = "sm_80,sm_90,sm_100,sm_120",              \
+        .arithmetic = LIDX_ARITHMETIC_FP32,                        \
+        .capability_min = 80,                                      \
+        .capability_max = INT_MAX,                                 \
+        .capability_text = "8.0 or later",                         \
+        .operands = Operands::kPointers,                           \
+        .heads = heads_,                                           \
+        .depth = depth_,                                           \
+        .any_page_size = true,                                     \
+        .tile_tokens = tokens_,                                    \
+        .threads = generic_score::kThreads,                        \
+        .shared_bytes = generic_score::kDynamicSharedBytes,        \
+        .shared_bytes_decode = generic_score::kDynamicSharedBytes, \
+        .tmem_columns = 0,                                         \
+    },
+constexpr KernelRow kRows[] = {LIDX_SM100_SCORE_VARIANTS(LIDX_SM100_SCORE_ROW)
+                                   LIDX_GENERIC_SCORE_VARIANTS(LIDX_GENERIC_SCORE_ROW)};
+#undef LIDX_SM100_SCORE_ROW
+#undef LIDX_GENERIC_SCORE_ROW
 static_assert(sizeof(kRows) == kKernelCount * sizeof(KernelRow), "kKernelCount is the number of rows in variants.h");
 
 }  // namespace
@@ -36,15 +65,17 @@ std::string kernel_summaries() {
     std::string text;
     for (size_t i = 0; i < kKernelCount; ++i) {
         const KernelRow& row = kRows[i];
-        const bool first = i == 0 || std::strcmp(kRows[i - 1].source, row.source) != 0;
+        const bool new_source = i > 0 && std::strcmp(kRows[i - 1].source, row.source) != 0;
         const bool last = i + 1 == kKernelCount || std::strcmp(kRows[i + 1].source, row.source) != 0;
         const std::string heads = row.heads != 0 ? std::to_string(row.heads) : "1 to " + std::to_string(kMaxHeads);
         const std::string depth = row.depth != 0 ? std::to_string(row.depth)
-                                                 : "a multiple of " + std::to_string(generic_score::kDepthStep) + " up to " +
-                                                       std::to_string(kMaxDepth);
-        text += (i == 0 ? "" : first ? "; " : ", ") + std::string(row.symbol) + " (heads " + heads + ", depth " + depth + ")";
+                                                 : "a multiple of " + std::to_string(generic_score::kDepthStep) +
+                                                       " up to " + std::to_string(kMaxDepth);
+        if (i > 0) text += new_source ? "; " : ", ";
+        text += std::string(row.symbol) + " (heads " + heads + ", depth " + depth + ")";
         if (last)
-            text += std::string(": ") + (row.any_page_size ? "any page size" : "page size 16, 32, 64, 128, 256 or contiguous") +
+            text += std::string(": ") +
+                    (row.any_page_size ? "any page size" : "page size 16, 32, 64, 128, 256 or contiguous") +
                     ", compute capability " + row.capability_text;
     }
     return text;

@@ -14,20 +14,20 @@ enum class Operands { kPointers, kTensorMaps };  // kernel parameters (ScorePara
 
 struct KernelRow {
     const char* symbol;
-    const char* source;              // stem of kernel/*.cu, and the name of its fatbin
-    const char* architectures;       // of its cubins
+    const char* source;         // stem of kernel/*.cu, and the name of its fatbin
+    const char* architectures;  // of its cubins
     lidx_arithmetic arithmetic;
-    int capability_min;              // major * 10 + minor, inclusive
+    int capability_min;  // major * 10 + minor, inclusive
     int capability_max;
     const char* capability_text;
     Operands operands;
-    int heads;                       // 0: 1 .. kMaxHeads
-    int depth;                       // 0: multiples of 16 up to kMaxDepth
-    bool any_page_size;              // false: 16, 32, 64, 128, 256 and contiguous
+    int heads;           // 0: 1 .. kMaxHeads
+    int depth;           // 0: multiples of 16 up to kMaxDepth
+    bool any_page_size;  // false: 16, 32, 64, 128, 256 and contiguous
     int tile_tokens;
     int threads;
-    int shared_bytes;                // dynamic
-    int shared_bytes_decode;         // dynamic, launches in which no CTA meets a second token tile
+    int shared_bytes;         // dynamic
+    int shared_bytes_decode;  // dynamic, launches in which no CTA meets a second token tile
     int tmem_columns;
 };
 
@@ -38,7 +38,8 @@ constexpr bool runs_on(const KernelRow& row, int compute_capability) {
     return compute_capability >= row.capability_min && compute_capability <= row.capability_max;
 }
 
-// What exists: "sm100_score_h64 (heads 64, depth 128), ...: page size 16, 32, ..., compute capability 10.x; generic_score ..."
+// What exists: "sm100_score_h64 (heads 64, depth 128), ...: page size 16, 32, ..., compute capability 10.x;
+// generic_score ..."
 std::string kernel_summaries();
 std::string kernel_symbols();
 

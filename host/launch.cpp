@@ -15,8 +15,8 @@ void require_pointer(const char* field, const void* pointer, uintptr_t alignment
     if (pointer == nullptr) fail(LIDX_ERR_NULL, std::string(field) + " is null");
     const auto address = reinterpret_cast<uintptr_t>(pointer);
     if (address % alignment_bytes != 0)
-        fail(LIDX_ERR_ALIGNMENT, std::string(field) + " = address " + std::to_string(address) + ": must be a multiple of " +
-                                     std::to_string(alignment_bytes));
+        fail(LIDX_ERR_ALIGNMENT, std::string(field) + " = address " + std::to_string(address) +
+                                     ": must be a multiple of " + std::to_string(alignment_bytes));
 }
 
 void check_args(const lidx_plan& plan, const lidx_score_args& args) {
@@ -33,7 +33,8 @@ void check_args(const lidx_plan& plan, const lidx_score_args& args) {
     require_pointer("scores", args.scores, 4);
     if (plan.workspace_bytes == 0) return;
     if (args.workspace == nullptr)
-        fail(LIDX_ERR_WORKSPACE, "workspace is null: the plan needs " + std::to_string(plan.workspace_bytes) + " bytes");
+        fail(LIDX_ERR_WORKSPACE,
+             "workspace is null: the plan needs " + std::to_string(plan.workspace_bytes) + " bytes");
     if (args.workspace_bytes < plan.workspace_bytes)
         fail(LIDX_ERR_WORKSPACE, "workspace_bytes = " + std::to_string(args.workspace_bytes) + ": the plan needs " +
                                      std::to_string(plan.workspace_bytes));
@@ -53,23 +54,27 @@ void launch(const lidx_context& context, const lidx_plan& plan, void** kernel_pa
     const CUfunction function = (*context.kernels)[plan.kernel_index()].function;
     const CUresult result = context.driver.cuLaunchKernelEx(&config, function, kernel_params, nullptr);
     if (result != CUDA_SUCCESS)
-        fail(LIDX_ERR_DRIVER, std::string("cuLaunchKernelEx of ") + plan.kernel->symbol + ", grid " + std::to_string(plan.grid[0]) +
-                                  " x " + std::to_string(plan.grid[1]) + " x " + std::to_string(plan.grid[2]) + ", " +
-                                  std::to_string(plan.block[0]) + " threads, " + std::to_string(plan.shared_bytes) +
-                                  " shared bytes: " + driver_result_text(context.driver, result), result);
+        fail(LIDX_ERR_DRIVER,
+             std::string("cuLaunchKernelEx of ") + plan.kernel->symbol + ", grid " + std::to_string(plan.grid[0]) +
+                 " x " + std::to_string(plan.grid[1]) + " x " + std::to_string(plan.grid[2]) + ", " +
+                 std::to_string(plan.block[0]) + " threads, " + std::to_string(plan.shared_bytes) +
+                 " shared bytes: " + driver_result_text(context.driver, result),
+             result);
 }
 
 }  // namespace
 
 void enqueue_score(const lidx_context& context, const lidx_plan& plan, const lidx_score_args& args, CUstream stream) {
     if (args.struct_size != sizeof(lidx_score_args))
-        fail(LIDX_ERR_STRUCT_SIZE, "lidx_score_args.struct_size = " + std::to_string(args.struct_size) + ": this version expects " +
-                                       std::to_string(sizeof(lidx_score_args)) + "; call lidx_score_args_init");
+        fail(LIDX_ERR_STRUCT_SIZE, "lidx_score_args.struct_size = " + std::to_string(args.struct_size) +
+                                       ": this version expects " + std::to_string(sizeof(lidx_score_args)) +
+                                       "; call lidx_score_args_init");
     if (plan.empty()) return;
     check_args(plan, args);
     if ((*context.kernels)[plan.kernel_index()].function == nullptr)
-        fail(LIDX_ERR_UNSUPPORTED, std::string("the plan's kernel ") + plan.kernel->symbol + " needs compute capability " +
-                                       plan.kernel->capability_text + ", this context's device has " +
+        fail(LIDX_ERR_UNSUPPORTED, std::string("the plan's kernel ") + plan.kernel->symbol +
+                                       " needs compute capability " + plan.kernel->capability_text +
+                                       ", this context's device has " +
                                        capability_string(context.limits.compute_capability));
     const CurrentContext current(context);
 

@@ -8,7 +8,7 @@
 
 // Made by kernel/meson.build from the fatbins.
 extern "C" {
-#define LIDX_FATBIN(source)                                                            \
+#define LIDX_FATBIN(source)                                                                  \
     extern const unsigned char lidx_fatbin_##source[] __attribute__((visibility("hidden"))); \
     extern const unsigned char lidx_fatbin_##source##_end[] __attribute__((visibility("hidden")));
 LIDX_FATBIN(sm100_score)
@@ -40,17 +40,17 @@ void check_header(const Fatbin& fatbin) {
     if (header.magic != kFatbinMagic || header.version != 1 || header.header_bytes != sizeof(header))
         fail(LIDX_ERR_MODULE, name + "its first 8 bytes are not those of a fat binary of version 1");
     if (header.payload_bytes > fatbin.size_bytes - sizeof(header))
-        fail(LIDX_ERR_MODULE, name + "it claims " + std::to_string(header.payload_bytes) + " bytes after its header, there are " +
+        fail(LIDX_ERR_MODULE, name + "it claims " + std::to_string(header.payload_bytes) +
+                                  " bytes after its header, there are " +
                                   std::to_string(fatbin.size_bytes - sizeof(header)));
 }
 
 }  // namespace
 
 Fatbin embedded_fatbin(const char* source) {
-#define LIDX_FATBIN(name)                             \
-    if (std::strcmp(source, #name) == 0)              \
-        return {#name, lidx_fatbin_##name,            \
-                static_cast<size_t>(lidx_fatbin_##name##_end - lidx_fatbin_##name)};
+#define LIDX_FATBIN(name)                \
+    if (std::strcmp(source, #name) == 0) \
+        return {#name, lidx_fatbin_##name, static_cast<size_t>(lidx_fatbin_##name##_end - lidx_fatbin_##name)};
     LIDX_FATBIN(sm100_score)
     LIDX_FATBIN(generic_score)
 #undef LIDX_FATBIN
@@ -79,9 +79,10 @@ void Kernels::load(const Fatbin& fatbin, int compute_capability) {
     check_header(fatbin);
     const auto check = [&](CUresult result, const std::string& call) {
         if (result != CUDA_SUCCESS)
-            fail(LIDX_ERR_MODULE, "fatbin of " + std::string(fatbin.source) + " on compute capability " +
-                                      capability_string(compute_capability) + ": " + call + ": " +
-                                      driver_result_text(driver_, result), result);
+            fail(LIDX_ERR_MODULE,
+                 "fatbin of " + std::string(fatbin.source) + " on compute capability " +
+                     capability_string(compute_capability) + ": " + call + ": " + driver_result_text(driver_, result),
+                 result);
     };
     modules_.reserve(modules_.size() + 1);
     CUmodule module = nullptr;
@@ -96,7 +97,8 @@ void Kernels::load(const Fatbin& fatbin, int compute_capability) {
         check(driver_.cuFuncGetAttribute(&kernel.registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel.function),
               "cuFuncGetAttribute NUM_REGS" + of_row);
         if (row.shared_bytes > 0)
-            check(driver_.cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, row.shared_bytes),
+            check(driver_.cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                             row.shared_bytes),
                   "cuFuncSetAttribute MAX_DYNAMIC_SHARED_SIZE_BYTES = " + std::to_string(row.shared_bytes) + of_row);
         kernels_[index] = kernel;
     }

@@ -29,7 +29,7 @@ struct LoadedKernel {
 // Kernels in one CUDA context, which must be current while this object is made and destroyed.
 class Kernels {
 public:
-    explicit Kernels(const Driver& driver) : driver_(driver) {}   // nothing loaded yet
+    explicit Kernels(const Driver& driver) : driver_(driver) {}  // nothing loaded yet
     // Loads the embedded fatbin of every source file that has a row for `compute_capability`.
     Kernels(const Driver& driver, int compute_capability);
     ~Kernels();

@@ -31,11 +31,13 @@ void require_range(const char* field, int64_t value, int64_t low, int64_t high) 
 }
 
 void require_multiple(const char* field, int64_t value, int64_t step) {
-    if (value % step != 0) fail(LIDX_ERR_ALIGNMENT, equals(field, value) + ": must be a multiple of " + std::to_string(step));
+    if (value % step != 0)
+        fail(LIDX_ERR_ALIGNMENT, equals(field, value) + ": must be a multiple of " + std::to_string(step));
 }
 
 // count * stride * unit bytes must be addressable.
-void require_span(const char* count_field, int64_t count, const char* stride_field, int64_t stride, int64_t unit_bytes) {
+void require_span(const char* count_field, int64_t count, const char* stride_field, int64_t stride,
+                  int64_t unit_bytes) {
     if (count != 0 && stride > kMaxInt64 / unit_bytes / count)
         fail(LIDX_ERR_VALUE, equals(stride_field, stride) + " with " + equals(count_field, count) + ": " +
                                  std::to_string(unit_bytes) + " * " + count_field + " * " + stride_field +
@@ -64,7 +66,8 @@ std::string obstacle(const KernelRow& row, const lidx_score_desc& desc, const De
     if (row.heads != 0 ? desc.heads != row.heads : !generic_score::heads_fit(desc.heads))
         return "needs heads " + (row.heads != 0 ? std::to_string(row.heads) : "1 to " + std::to_string(kMaxHeads));
     if (row.depth != 0 ? desc.depth != row.depth : !generic_score::depth_fits(desc.depth))
-        return "needs depth " + (row.depth != 0 ? std::to_string(row.depth) : "a multiple of 16 up to " + std::to_string(kMaxDepth));
+        return "needs depth " +
+               (row.depth != 0 ? std::to_string(row.depth) : "a multiple of 16 up to " + std::to_string(kMaxDepth));
     if (!row.any_page_size && !is_contiguous(desc) && !sm100_score::page_size_fits(desc.page_size))
         return "needs page size 16, 32, 64, 128, 256 or contiguous";
     // Coordinates of a tensor map are 32-bit signed.
@@ -77,7 +80,8 @@ std::string obstacle(const KernelRow& row, const lidx_score_desc& desc, const De
 int64_t request_tokens(const lidx_score_desc& desc) { return std::min(desc.max_tokens, desc.max_rows); }
 
 std::string shape_text(const lidx_score_desc& desc) {
-    return equals("heads", desc.heads) + ", " + equals("depth", desc.depth) + ", " + equals("page_size", desc.page_size);
+    return equals("heads", desc.heads) + ", " + equals("depth", desc.depth) + ", " +
+           equals("page_size", desc.page_size);
 }
 
 // Columns of accumulator that one request's tokens occupy, padding included.
@@ -89,8 +93,9 @@ int64_t columns(const KernelRow& row, const lidx_score_desc& desc) {
 
 void check_desc(const lidx_score_desc& desc) {
     if (desc.struct_size != sizeof(lidx_score_desc))
-        fail(LIDX_ERR_STRUCT_SIZE, "lidx_score_desc.struct_size = " + std::to_string(desc.struct_size) + ": this version expects " +
-                                       std::to_string(sizeof(lidx_score_desc)) + "; call lidx_score_desc_init");
+        fail(LIDX_ERR_STRUCT_SIZE, "lidx_score_desc.struct_size = " + std::to_string(desc.struct_size) +
+                                       ": this version expects " + std::to_string(sizeof(lidx_score_desc)) +
+                                       "; call lidx_score_desc_init");
     if ((desc.flags & ~static_cast<uint32_t>(LIDX_FLAG_CHECK)) != 0)
         fail(LIDX_ERR_VALUE, equals("flags", desc.flags) + ": the only flag is LIDX_FLAG_CHECK = 1");
     require_range("batch", desc.batch, 0, kMaxBatch);
@@ -113,8 +118,8 @@ void check_desc(const lidx_score_desc& desc) {
         require_span("batch", desc.batch, "block_table_stride", desc.block_table_stride, sizeof(int32_t));
     }
     if (desc.score_stride < desc.max_keys)
-        fail(LIDX_ERR_VALUE, equals("score_stride", desc.score_stride) + ": must be at least " +
-                                 equals("max_keys", desc.max_keys));
+        fail(LIDX_ERR_VALUE,
+             equals("score_stride", desc.score_stride) + ": must be at least " + equals("max_keys", desc.max_keys));
     require_span("max_rows", desc.max_rows, "score_stride", desc.score_stride, sizeof(float));
 }
 
@@ -124,9 +129,13 @@ Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device) {
             if (std::strcmp(row.symbol, desc.kernel) != 0) continue;
             const std::string why = obstacle(row, desc, device);
             if (why.empty()) return {&row, ""};
-            return {nullptr, "kernel = " + std::string(row.symbol) + " does not serve " + shape_text(desc) + ": it " + why};
+            return {nullptr,
+                    "kernel = " + std::string(row.symbol) + " does not serve " + shape_text(desc) + ": it " + why};
         }
-        return {nullptr, "kernel = \"" + std::string(desc.kernel).substr(0, 64) + "\" does not exist; there are " + kernel_symbols(), true};
+        return {
+            nullptr,
+            "kernel = \"" + std::string(desc.kernel).substr(0, 64) + "\" does not exist; there are " + kernel_symbols(),
+            true};
     }
     // The table's order is the order of preference between sources; between the tiles of one source the fewest token
     // tiles win, then the fewest accumulator columns (3, 6 and 9 tokens: tiles of three), then the table's order.
@@ -185,7 +194,8 @@ lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device) {
     plan.grid[2] = static_cast<uint32_t>(slices);
     plan.block[0] = static_cast<uint32_t>(row.threads);
     plan.block[1] = plan.block[2] = 1;
-    plan.shared_bytes = static_cast<uint32_t>(slice_tiles_max(tiles, slices) <= 1 ? row.shared_bytes_decode : row.shared_bytes);
+    plan.shared_bytes =
+        static_cast<uint32_t>(slice_tiles_max(tiles, slices) <= 1 ? row.shared_bytes_decode : row.shared_bytes);
     return plan;
 }
 

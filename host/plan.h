@@ -12,12 +12,12 @@
 
 struct lidx_plan {
     const lidx::KernelRow* kernel = nullptr;
-    lidx::ScoreParams params = {};   // every field that is not a pointer
+    lidx::ScoreParams params = {};  // every field that is not a pointer
     int32_t batch = 0;
     bool contiguous = false;
-    uint32_t grid[3] = {};           // zeros: nothing to launch
+    uint32_t grid[3] = {};  // zeros: nothing to launch
     uint32_t block[3] = {};
-    uint32_t shared_bytes = 0;       // dynamic
+    uint32_t shared_bytes = 0;  // dynamic
     size_t workspace_bytes = 0;
 
     bool empty() const { return grid[0] == 0; }
@@ -27,7 +27,7 @@ struct lidx_plan {
 namespace lidx {
 
 struct DeviceLimits {
-    int compute_capability;   // major * 10 + minor
+    int compute_capability;  // major * 10 + minor
     int multiprocessors;
 };
 
@@ -35,9 +35,9 @@ struct DeviceLimits {
 void check_desc(const lidx_score_desc& desc);
 
 struct Choice {
-    const KernelRow* kernel;   // null: none serves
-    std::string reason;        // why none does, or why a preferred one does not; empty if the preferred one serves
-    bool forced_unknown = false;   // desc.kernel names no kernel
+    const KernelRow* kernel;      // null: none serves
+    std::string reason;           // why none does, or why a preferred one does not; empty if the preferred one serves
+    bool forced_unknown = false;  // desc.kernel names no kernel
 };
 // The kernel that serves a checked description on a device.
 Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device);

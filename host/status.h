@@ -21,7 +21,7 @@ const char* status_text(lidx_status status);
 // The last failure. A fixed buffer, so that it can be recorded when host memory has run out; longer texts are cut.
 class LastError {
 public:
-    void set(const char* function, const char* text, int driver_result) noexcept;   // "function: text"
+    void set(const char* function, const char* text, int driver_result) noexcept;  // "function: text"
     const char* text() const noexcept { return text_; }
     int driver_result() const noexcept { return driver_result_; }
 

@@ -78,7 +78,9 @@ typedef struct lidx_config {
 LIDX_API lidx_status lidx_config_init(lidx_config *config);
 
 /* Loads the driver library and every embedded kernel that the device can run. config may be NULL (defaults).
- * On failure *out is set to NULL and lidx_last_error(NULL) holds this thread's message. */
+ * On failure *out is set to NULL and lidx_last_error(NULL) holds this thread's message. LIDX_ERR_NO_DRIVER: the library
+ * is missing, lacks a symbol or cannot start; LIDX_ERR_NO_DEVICE: no such device, or none that a kernel serves;
+ * LIDX_ERR_NO_CONTEXT: device = -1 and no context is current; LIDX_ERR_MODULE, LIDX_ERR_DRIVER: the driver refused. */
 LIDX_API lidx_status lidx_open(const lidx_config *config, lidx_context **out);
 
 /* Unloads the kernels. No work enqueued through ctx may be in flight. NULL is allowed. */
@@ -134,17 +136,17 @@ typedef struct lidx_score_desc {
     int32_t batch;                 /* requests, 0 .. 65536 (0: enqueue does nothing) */
     int32_t max_rows;              /* rows of q, q_scale and scores: an upper bound of cu_seqlens_q[batch] */
     int32_t max_tokens;            /* upper bound of query tokens per request */
-    int32_t heads;
-    int32_t depth;
-    int64_t max_keys;              /* upper bound of keys per request; sizes the launch grid */
+    int32_t heads;                 /* 1 or more */
+    int32_t depth;                 /* codes per key and head, 1 or more */
+    int64_t max_keys;              /* upper bound of keys per request, 0 .. 65535 * 128; sizes the launch grid */
     int32_t page_size;             /* keys per page; 0: contiguous */
-    int64_t num_pages;             /* pages in the pool (contiguous: requests in the buffer, >= batch) */
-    int64_t k_page_stride;         /* bytes, multiple of 16, >= page_size * depth */
-    int64_t k_scale_page_stride;   /* bytes, multiple of 4 */
+    int64_t num_pages;             /* pages in the pool, 1 .. 2^31 - 1 (contiguous: requests in the buffer, >= batch) */
+    int64_t k_page_stride;         /* bytes, multiple of 16, >= page_size * depth (contiguous: max_keys * depth), < 2^40 */
+    int64_t k_scale_page_stride;   /* bytes, multiple of 4, >= page_size * 4 (contiguous: max_keys * 4), < 2^40 */
     int64_t block_table_stride;    /* entries per request row of the block table; a length above
-                                      block_table_stride * page_size is clamped to it */
+                                      block_table_stride * page_size is clamped to it. 1 or more; contiguous: ignored */
     int64_t score_stride;          /* elements between rows of scores, >= max_keys */
-    const char *kernel;            /* debug: force the kernel of this symbol; NULL: the best one */
+    const char *kernel;            /* debug: force the kernel of this symbol; NULL: the best one. Unknown: LIDX_ERR_VALUE */
 } lidx_score_desc;
 
 /* Fills *desc with zeros and its struct_size. */
@@ -157,11 +159,13 @@ typedef struct lidx_support {
     char reason[512];        /* why no kernel serves it, or why a faster one does not; "" if the best one does */
 } lidx_support;
 
-/* Says which kernel serves a shape on this context's device. LIDX_OK also when none does (symbol NULL, reason
- * set); an invalid desc (negative size and the like) is an error. */
+/* Says which kernel serves a shape on this context's device. LIDX_OK also when none does or desc.kernel cannot be had
+ * (symbol NULL, reason set); an invalid desc (negative size and the like) is an error. */
 LIDX_API lidx_status lidx_supports(lidx_context *ctx, const lidx_score_desc *desc, lidx_support *support);
 
-/* Makes a plan. desc and its strings need not outlive the call. */
+/* Makes a plan; *out becomes its owner's. desc and its strings need not outlive the call. batch, max_rows, max_tokens or
+ * max_keys of 0 make a plan whose enqueue launches nothing. LIDX_ERR_VALUE or LIDX_ERR_ALIGNMENT: a field outside its
+ * limits. LIDX_ERR_UNSUPPORTED: no kernel serves the shape on this device. Calls no driver function. */
 LIDX_API lidx_status lidx_plan_create(lidx_context *ctx, const lidx_score_desc *desc, lidx_plan **out);
 LIDX_API void lidx_plan_destroy(lidx_plan *plan);
 
@@ -169,7 +173,7 @@ typedef struct lidx_plan_info {
     size_t struct_size;        /* set by the caller to sizeof(lidx_plan_info) */
     const char *symbol;        /* static */
     int32_t arithmetic;        /* lidx_arithmetic */
-    uint32_t grid[3];
+    uint32_t grid[3];          /* requests, key tiles, slices of the token tiles; zeros: nothing to launch */
     uint32_t block[3];
     uint32_t shared_bytes;     /* dynamic shared memory of the launch */
     size_t workspace_bytes;    /* 0 unless LIDX_FLAG_CHECK */
@@ -180,7 +184,8 @@ LIDX_API lidx_status lidx_plan_workspace_bytes(const lidx_plan *plan, size_t *by
 /* ---- enqueue ------------------------------------------------------------------------------------------- */
 
 /* Device pointers. Request b owns rows cu_seqlens_q[b] .. cu_seqlens_q[b + 1] - 1; each of them sees the keys
- * 0 .. context_lens[b] - 1. Lengths <= 0 see nothing; lengths above max_keys or above the block table's width are clamped.
+ * 0 .. context_lens[b] - 1. Lengths <= 0 see nothing; lengths above max_keys or above the block table's width are
+ * clamped, and so are row numbers above max_rows and a request's tokens above max_tokens.
  * Score cells beyond a row's length are never written; block-table entries past ceil(len / page_size) are never
  * read, and pages wholly beyond a length neither. */
 typedef struct lidx_score_args {
@@ -201,7 +206,10 @@ typedef struct lidx_score_args {
 LIDX_API lidx_status lidx_score_args_init(lidx_score_args *args);
 
 /* Enqueues the scores of one plan on a CUstream (NULL: the default stream). Validates, encodes the tensor maps
- * on its own stack and launches; it reads no device memory and can be captured in a CUDA graph. */
+ * on its own stack and launches; it allocates nothing, reads no device memory, synchronises nothing and can be captured
+ * in a CUDA graph. LIDX_ERR_NULL, LIDX_ERR_ALIGNMENT, LIDX_ERR_WORKSPACE, LIDX_ERR_VALUE (a block table although
+ * contiguous): args; LIDX_ERR_NO_CONTEXT: opened with device = -1 and another CUDA context is current;
+ * LIDX_ERR_UNSUPPORTED: the plan was made for another kind of device; LIDX_ERR_DRIVER: a driver call failed. */
 LIDX_API lidx_status lidx_score_enqueue(lidx_context *ctx, const lidx_plan *plan, const lidx_score_args *args,
                                         void *stream);
 
@@ -209,10 +217,10 @@ LIDX_API lidx_status lidx_score_enqueue(lidx_context *ctx, const lidx_plan *plan
 
 /* Static text for a status, for example "LIDX_ERR_VALUE: a field is outside its limits". */
 LIDX_API const char *lidx_status_string(lidx_status status);
-/* The last failure through ctx (or, with NULL, of lidx_open and of context-free calls in this thread): names the field, the value and
- * the limit. Valid until the next call that fails. Never NULL. */
+/* The last failure through ctx (or, with NULL, of lidx_open and of context-free calls in this thread): names the
+ * function, the field, the value and the limit. Valid until the next call that fails. Never NULL; "" if none failed. */
 LIDX_API const char *lidx_last_error(const lidx_context *ctx);
-/* The raw CUresult behind the last LIDX_ERR_DRIVER / LIDX_ERR_MODULE of ctx; 0 if none. */
+/* The raw CUresult behind the failure that lidx_last_error(ctx) tells of; 0 if the driver was not its cause. */
 LIDX_API int32_t lidx_driver_error(const lidx_context *ctx);
 /* "0.1.0" */
 LIDX_API const char *lidx_version(void);

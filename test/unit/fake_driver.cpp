@@ -17,8 +17,8 @@ CUresult enter(FakeCall call) {
     return call == state.fail_call && count >= state.fail_after ? state.fail_result : CUDA_SUCCESS;
 }
 
-#define ENTER(function)                                                                       \
-    do {                                                                                      \
+#define ENTER(function)                                                                                   \
+    do {                                                                                                  \
         if (const CUresult result = enter(FakeCall::k_##function); result != CUDA_SUCCESS) return result; \
     } while (false)
 
@@ -202,7 +202,8 @@ CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType ty
     map->opaque[0] = static_cast<cuuint64_t>(state.map_count++);
     return CUDA_SUCCESS;
 }
-CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** kernel_params, void** extra) {
+CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** kernel_params,
+                                  void** extra) {
     ENTER(cuLaunchKernelEx);
     if (function == nullptr || kernel_params == nullptr || extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
     require_room(state.launch_count, 64, "launches");
@@ -219,10 +220,10 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction funct
     return CUDA_SUCCESS;
 }
 
-#define FAKE_NOTHING(function, ...)           \
-    CUresult CUDAAPI function(__VA_ARGS__) {  \
-        ENTER(function);                      \
-        return CUDA_SUCCESS;                  \
+#define FAKE_NOTHING(function, ...)          \
+    CUresult CUDAAPI function(__VA_ARGS__) { \
+        ENTER(function);                     \
+        return CUDA_SUCCESS;                 \
     }
 FAKE_NOTHING(cuMemGetInfo_v2, size_t*, size_t*)
 FAKE_NOTHING(cuMemAlloc_v2, CUdeviceptr*, size_t)

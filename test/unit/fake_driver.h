@@ -33,9 +33,9 @@ struct FakeTensorMap {
 struct FakeLaunch {
     char function[64];
     CUlaunchConfig config;
-    int map_calls[2];           // index into FakeState::maps of the k and the q map passed; -1: none
+    int map_calls[2];  // index into FakeState::maps of the k and the q map passed; -1: none
     lidx::ScoreParams params;
-    bool retained_current;      // the device's primary context was current
+    bool retained_current;  // the device's primary context was current
 };
 
 struct FakeFunction {
@@ -56,10 +56,10 @@ struct FakeState {
     // What happened.
     int calls[static_cast<int>(FakeCall::kCount)];
     CUcontext stack[16];
-    int stack_depth;            // contexts pushed; the top one is current
-    int retains;                // of the primary context, releases subtracted
-    int modules_loaded;         // unloads subtracted
-    const void* images[16];     // given to cuModuleLoadData
+    int stack_depth;         // contexts pushed; the top one is current
+    int retains;             // of the primary context, releases subtracted
+    int modules_loaded;      // unloads subtracted
+    const void* images[16];  // given to cuModuleLoadData
     FakeFunction functions[16];
     int function_count;
     FakeTensorMap maps[64];
@@ -70,8 +70,8 @@ struct FakeState {
     int calls_of(FakeCall call) const { return calls[static_cast<int>(call)]; }
 };
 
-FakeState& fake();                  // the state, for a test to read and to write
-void fake_reset();                  // a fresh compute capability 10.0 device with 148 multiprocessors, nothing current
-std::string fake_driver_path();     // of the shared library
+FakeState& fake();               // the state, for a test to read and to write
+void fake_reset();               // a fresh compute capability 10.0 device with 148 multiprocessors, nothing current
+std::string fake_driver_path();  // of the shared library
 CUcontext fake_primary_context();
-CUcontext fake_other_context();     // a context that is not the primary one
+CUcontext fake_other_context();  // a context that is not the primary one

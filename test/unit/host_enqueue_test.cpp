@@ -17,7 +17,7 @@ static int malloc_calls = 0;
 constexpr bool kCountsMalloc = true;
 static int malloc_calls = 0;
 extern "C" void* __libc_malloc(size_t size);
-extern "C" void* malloc(size_t size) {   // operator new comes here too
+extern "C" void* malloc(size_t size) {  // operator new comes here too
     ++malloc_calls;
     return __libc_malloc(size);
 }
@@ -74,7 +74,9 @@ Plan make_plan(const Context& context, const lidx_score_desc& desc) {
 
 // Addresses that nobody dereferences.
 template <typename T>
-T* address(uintptr_t value) { return reinterpret_cast<T*>(value); }
+T* address(uintptr_t value) {
+    return reinterpret_cast<T*>(value);
+}
 
 lidx_score_args paged_args() {
     lidx_score_args args;
@@ -108,7 +110,7 @@ TEST_CASE("enqueue: a tensor-core launch") {
     CHECK(launch.config.hStream == address<CUstream_st>(0x5000));
     CHECK(launch.config.gridDimX == 2);
     CHECK(launch.config.gridDimY == 8);
-    CHECK(launch.config.gridDimZ == 2);   // 3 tiles of 2 tokens: min(296 / 16, 2)
+    CHECK(launch.config.gridDimZ == 2);  // 3 tiles of 2 tokens: min(296 / 16, 2)
     CHECK(launch.config.blockDimX == 128);
     CHECK(launch.config.blockDimY == 1);
     CHECK(launch.config.blockDimZ == 1);
@@ -156,10 +158,15 @@ TEST_CASE("enqueue: a tensor-core launch") {
 }
 
 TEST_CASE("enqueue: boxes follow page size, layout and tile") {
-    const struct { int page_size, heads, tokens; int64_t keys; cuuint64_t slots; cuuint32_t k_box, q_box; } cases[] = {
-        {16, 64, 2, 1000, 16, 16, 128}, {32, 64, 2, 1000, 32, 32, 128},    {128, 64, 2, 1000, 128, 128, 128},
+    const struct {
+        int page_size, heads, tokens;
+        int64_t keys;
+        cuuint64_t slots;
+        cuuint32_t k_box, q_box;
+    } cases[] = {
+        {16, 64, 2, 1000, 16, 16, 128},    {32, 64, 2, 1000, 32, 32, 128}, {128, 64, 2, 1000, 128, 128, 128},
         {256, 64, 2, 1000, 256, 128, 128}, {64, 32, 4, 1000, 64, 64, 128}, {64, 32, 3, 1000, 64, 64, 96},
-        {0, 64, 2, 1000, 1000, 128, 128}, {0, 64, 2, 100, 100, 100, 128},  {0, 64, 2, 1, 1, 1, 128},
+        {0, 64, 2, 1000, 1000, 128, 128},  {0, 64, 2, 100, 100, 100, 128}, {0, 64, 2, 1, 1, 1, 128},
     };
     for (const auto& row : cases) {
         CAPTURE(row.page_size, row.heads, row.tokens, row.keys);
@@ -207,7 +214,7 @@ TEST_CASE("enqueue: the generic kernel takes no tensor map") {
     REQUIRE(fake().launch_count == 1);
     CHECK(std::string(fake().launches[0].function) == "generic_score");
     CHECK(fake().launches[0].config.sharedMemBytes == 0);
-    CHECK(fake().launches[0].config.gridDimZ == 3);   // 5 tiles of one token: min(264 / 16, 3)
+    CHECK(fake().launches[0].config.gridDimZ == 3);  // 5 tiles of one token: min(264 / 16, 3)
     CHECK(fake().launches[0].params.check_word == args.workspace);
 }
 
@@ -231,14 +238,15 @@ TEST_CASE("enqueue: allocates nothing, synchronises nothing, leaves the context 
     if (kCountsMalloc) {
         void* volatile one = std::malloc(1);
         std::free(one);
-        CHECK(malloc_calls == after + 1);   // the count counts
+        CHECK(malloc_calls == after + 1);  // the count counts
     }
     CHECK(fake().launch_count == 20);
     CHECK(fake().stack_depth == 1);
     CHECK(fake().stack[0] == fake_other_context());
-    for (const FakeCall call : {FakeCall::k_cuMemAlloc_v2, FakeCall::k_cuMemFree_v2, FakeCall::k_cuMemcpyDtoH_v2, FakeCall::k_cuMemcpyHtoD_v2,
-                                FakeCall::k_cuCtxSynchronize, FakeCall::k_cuStreamSynchronize, FakeCall::k_cuMemsetD8_v2,
-                                FakeCall::k_cuMemsetD32_v2, FakeCall::k_cuMemsetD32Async, FakeCall::k_cuCtxSetCurrent})
+    for (const FakeCall call :
+         {FakeCall::k_cuMemAlloc_v2, FakeCall::k_cuMemFree_v2, FakeCall::k_cuMemcpyDtoH_v2, FakeCall::k_cuMemcpyHtoD_v2,
+          FakeCall::k_cuCtxSynchronize, FakeCall::k_cuStreamSynchronize, FakeCall::k_cuMemsetD8_v2,
+          FakeCall::k_cuMemsetD32_v2, FakeCall::k_cuMemsetD32Async, FakeCall::k_cuCtxSetCurrent})
         CHECK(fake().calls_of(call) == 0);
 }
 
@@ -263,10 +271,17 @@ TEST_CASE("enqueue: nothing to do launches nothing and needs no pointer") {
 }
 
 TEST_CASE("enqueue: driver failures carry the call and the number, and the context stack is balanced") {
-    const struct { FakeCall call; const char* part; } cases[] = {
+    const struct {
+        FakeCall call;
+        const char* part;
+    } cases[] = {
         {FakeCall::k_cuCtxPushCurrent_v2, "cuCtxPushCurrent: CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
-        {FakeCall::k_cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled of k, dims 128 64 40, strides 128 8464, box 128 64 1: CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
-        {FakeCall::k_cuLaunchKernelEx, "cuLaunchKernelEx of sm100_score_h64, grid 2 x 8 x 2, 128 threads, 51200 shared bytes: CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
+        {FakeCall::k_cuTensorMapEncodeTiled,
+         "cuTensorMapEncodeTiled of k, dims 128 64 40, strides 128 8464, box 128 64 1: CUDA_ERROR_ILLEGAL_ADDRESS "
+         "(700)"},
+        {FakeCall::k_cuLaunchKernelEx,
+         "cuLaunchKernelEx of sm100_score_h64, grid 2 x 8 x 2, 128 threads, 51200 shared bytes: "
+         "CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
     };
     for (const auto& row : cases) {
         CAPTURE(row.part);
@@ -319,10 +334,11 @@ TEST_CASE("open: a retained primary context is released, modules are unloaded, t
 }
 
 TEST_CASE("open: every driver failure on the way is an error that leaves nothing behind") {
-    for (const FakeCall call : {FakeCall::k_cuInit, FakeCall::k_cuDriverGetVersion, FakeCall::k_cuDeviceGetCount, FakeCall::k_cuDeviceGet,
-                                FakeCall::k_cuDeviceGetName, FakeCall::k_cuDeviceGetAttribute, FakeCall::k_cuDevicePrimaryCtxRetain,
-                                FakeCall::k_cuCtxPushCurrent_v2, FakeCall::k_cuModuleLoadData, FakeCall::k_cuModuleGetFunction,
-                                FakeCall::k_cuFuncGetAttribute, FakeCall::k_cuFuncSetAttribute}) {
+    for (const FakeCall call :
+         {FakeCall::k_cuInit, FakeCall::k_cuDriverGetVersion, FakeCall::k_cuDeviceGetCount, FakeCall::k_cuDeviceGet,
+          FakeCall::k_cuDeviceGetName, FakeCall::k_cuDeviceGetAttribute, FakeCall::k_cuDevicePrimaryCtxRetain,
+          FakeCall::k_cuCtxPushCurrent_v2, FakeCall::k_cuModuleLoadData, FakeCall::k_cuModuleGetFunction,
+          FakeCall::k_cuFuncGetAttribute, FakeCall::k_cuFuncSetAttribute}) {
         fake_reset();
         fake().fail_call = call;
         fake().fail_result = CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -361,7 +377,7 @@ TEST_CASE("open: device -1 takes the current context and insists on it afterward
     fake().stack_depth = 0;
     CHECK(lidx_score_enqueue(context.get(), plan.get(), &args, nullptr) == LIDX_ERR_NO_CONTEXT);
     CHECK(fake().launch_count == 1);
-    context.reset();   // unloads in the context it was opened with, current or not
+    context.reset();  // unloads in the context it was opened with, current or not
     CHECK(fake().modules_loaded == 0);
     CHECK(fake().stack_depth == 0);
 }
@@ -390,7 +406,8 @@ TEST_CASE("plan: serves any context of a device that has its kernel") {
     REQUIRE(open(0, &other) == LIDX_OK);
     const lidx_score_args args = paged_args();
     CHECK(lidx_score_enqueue(other.get(), plan.get(), &args, nullptr) == LIDX_ERR_UNSUPPORTED);
-    CHECK(std::string(lidx_last_error(other.get())).find("sm100_score_h64 needs compute capability 10.x, this context's device has 9.0") !=
+    CHECK(std::string(lidx_last_error(other.get()))
+              .find("sm100_score_h64 needs compute capability 10.x, this context's device has 9.0") !=
           std::string::npos);
     CHECK(fake().launch_count == 0);
 }

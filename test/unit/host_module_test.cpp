@@ -52,7 +52,9 @@ TEST_CASE("module: every kernel source has an embedded fatbin whose header spans
 
 TEST_CASE("module: a device gets the modules it can run, and shared memory is set once") {
     const lidx::Driver driver = fake_table();
-    const struct { int capability, modules, functions; } cases[] = {{100, 2, 4}, {103, 2, 4}, {90, 1, 1}, {80, 1, 1}, {120, 1, 1}};
+    const struct {
+        int capability, modules, functions;
+    } cases[] = {{100, 2, 4}, {103, 2, 4}, {90, 1, 1}, {80, 1, 1}, {120, 1, 1}};
     for (const auto& row : cases) {
         CAPTURE(row.capability);
         fake_reset();
@@ -70,7 +72,8 @@ TEST_CASE("module: a device gets the modules it can run, and shared memory is se
                 CHECK(function->max_dynamic_shared_bytes == kernel.shared_bytes);
                 CHECK(kernels[i].registers == 77);
             }
-            CHECK(fake().calls_of(FakeCall::k_cuFuncSetAttribute) == row.functions - 1);   // the generic kernel needs none
+            CHECK(fake().calls_of(FakeCall::k_cuFuncSetAttribute) ==
+                  row.functions - 1);  // the generic kernel needs none
             if (row.modules == 1) CHECK(fake().images[0] == lidx::embedded_fatbin("generic_score").bytes);
         }
         CHECK(fake().modules_loaded == 0);
@@ -111,8 +114,13 @@ TEST_CASE("module: a corrupt fatbin is refused before the driver sees it") {
 
 TEST_CASE("module: what the driver refuses is LIDX_ERR_MODULE, and nothing stays loaded") {
     const lidx::Driver driver = fake_table();
-    const struct { FakeCall call; int after; const char* part; } cases[] = {
-        {FakeCall::k_cuModuleLoadData, 0, "fatbin of sm100_score on compute capability 10.0: cuModuleLoadData: CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
+    const struct {
+        FakeCall call;
+        int after;
+        const char* part;
+    } cases[] = {
+        {FakeCall::k_cuModuleLoadData, 0,
+         "fatbin of sm100_score on compute capability 10.0: cuModuleLoadData: CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
         {FakeCall::k_cuModuleLoadData, 1, "fatbin of generic_score on compute capability 10.0: cuModuleLoadData"},
         {FakeCall::k_cuModuleGetFunction, 0, "cuModuleGetFunction of sm100_score_h64"},
         {FakeCall::k_cuModuleGetFunction, 3, "cuModuleGetFunction of generic_score"},

@@ -46,12 +46,15 @@ TEST_CASE("plan: the fewest token tiles win, then the fewest columns") {
     CHECK(chosen(desc, kB200) == "sm100_score_h64");
     desc.heads = 32;
     // tokens: tiles of four, tiles of three
-    const struct { int tokens; bool three; } cases[] = {
-        {1, true}, {2, true}, {3, true},    // one tile either way, 96 columns instead of 128
-        {4, false},                         // 1, 2
-        {5, true}, {6, true},               // 2 either way, 192 columns instead of 256
-        {7, false}, {8, false},             // 2, 3
-        {9, true},                          // 3 either way
+    const struct {
+        int tokens;
+        bool three;
+    } cases[] = {
+        {1, true},   {2, true},   {3, true},  // one tile either way, 96 columns instead of 128
+        {4, false},                           // 1, 2
+        {5, true},   {6, true},               // 2 either way, 192 columns instead of 256
+        {7, false},  {8, false},              // 2, 3
+        {9, true},                            // 3 either way
         {10, false}, {12, false}, {13, false}, {1000, false},
     };
     for (const auto& row : cases) {
@@ -86,19 +89,22 @@ TEST_CASE("plan: the tensor-core kernel serves its pages and heads on 10.x only"
     for (const int page : {1, 8, 48, 63, 65, 512}) {
         desc.page_size = page;
         CHECK(chosen(desc, kB200) == "generic_score");
-        CHECK(contains(lidx::choose_kernel(desc, kB200).reason, "sm100_score_h64 needs page size 16, 32, 64, 128, 256 or contiguous"));
+        CHECK(contains(lidx::choose_kernel(desc, kB200).reason,
+                       "sm100_score_h64 needs page size 16, 32, 64, 128, 256 or contiguous"));
     }
     desc = paged_desc();
     for (const int heads : {1, 16, 48, 63, 128}) {
         desc.heads = heads;
         CHECK(chosen(desc, kB200) == "generic_score");
-        CHECK(contains(lidx::choose_kernel(desc, kB200).reason, "sm100_score_h64 needs heads 64; sm100_score_h32 needs heads 32"));
+        CHECK(contains(lidx::choose_kernel(desc, kB200).reason,
+                       "sm100_score_h64 needs heads 64; sm100_score_h32 needs heads 32"));
     }
     desc.heads = 64;
     desc.depth = 64;
     CHECK(chosen(desc, kB200) == "generic_score");
     desc.depth = 128;
-    CHECK(contains(lidx::choose_kernel(desc, kH200).reason, "sm100_score_h64 needs compute capability 10.x, the device has 9.0"));
+    CHECK(contains(lidx::choose_kernel(desc, kH200).reason,
+                   "sm100_score_h64 needs compute capability 10.x, the device has 9.0"));
     // 2^25 rows of 64 heads are one more than a 32-bit coordinate reaches.
     desc.max_rows = 1 << 25;
     CHECK(chosen(desc, kB200) == "generic_score");
@@ -112,9 +118,14 @@ TEST_CASE("plan: no kernel is explained by what exists") {
         desc.heads = heads;
         const lidx::Choice choice = lidx::choose_kernel(desc, kB200);
         CHECK(choice.kernel == nullptr);
-        CHECK(contains(choice.reason, "no kernel serves heads = " + std::to_string(heads) + ", depth = 128, page_size = 64"));
-        CHECK(contains(choice.reason, "sm100_score_h32_t3 (heads 32, depth 128): page size 16, 32, 64, 128, 256 or contiguous, compute capability 10.x"));
-        CHECK(contains(choice.reason, "generic_score (heads 1 to 128, depth a multiple of 16 up to 128): any page size, compute capability 8.0 or later"));
+        CHECK(contains(choice.reason,
+                       "no kernel serves heads = " + std::to_string(heads) + ", depth = 128, page_size = 64"));
+        CHECK(contains(choice.reason,
+                       "sm100_score_h32_t3 (heads 32, depth 128): page size 16, 32, 64, 128, 256 or contiguous, "
+                       "compute capability 10.x"));
+        CHECK(contains(choice.reason,
+                       "generic_score (heads 1 to 128, depth a multiple of 16 up to 128): any page size, compute "
+                       "capability 8.0 or later"));
         CHECK(choice.reason.size() < sizeof(lidx_support::reason));
     }
     desc.heads = 64;
@@ -143,8 +154,8 @@ TEST_CASE("plan: a kernel can be forced") {
     CHECK(contains(unknown.reason, "sm100_score_h64, sm100_score_h32, sm100_score_h32_t3, generic_score"));
 }
 
-// Expected numbers by hand: base = batch * ceil(keys / 128); slices = max(1, min(floor(2 * SMs / base), ceil(tiles / 2)))
-// where base < SMs, else 1.
+// Expected numbers by hand: base = batch * ceil(keys / 128); slices = max(1, min(floor(2 * SMs / base), ceil(tiles /
+// 2))) where base < SMs, else 1.
 TEST_CASE("plan: grid and slices") {
     const struct {
         int batch, tokens, heads;
@@ -152,21 +163,21 @@ TEST_CASE("plan: grid and slices") {
         int sms;
         uint32_t y, slices;
     } cases[] = {
-        {1, 1, 64, 8192, 148, 64, 1},       // decode
-        {1, 2, 64, 8192, 148, 64, 1},       // one tile
-        {1, 3, 64, 8192, 148, 64, 1},       // 2 tiles, ceil(2 / 2) = 1
-        {1, 5, 64, 8192, 148, 64, 2},       // 3 tiles, min(296 / 64 = 4, 2)
-        {1, 2048, 64, 8192, 148, 64, 4},    // min(4, 512)
-        {1, 2048, 64, 1, 148, 1, 296},      // min(296, 512)
-        {1, 100, 64, 1, 148, 1, 25},        // 50 tiles
+        {1, 1, 64, 8192, 148, 64, 1},     // decode
+        {1, 2, 64, 8192, 148, 64, 1},     // one tile
+        {1, 3, 64, 8192, 148, 64, 1},     // 2 tiles, ceil(2 / 2) = 1
+        {1, 5, 64, 8192, 148, 64, 2},     // 3 tiles, min(296 / 64 = 4, 2)
+        {1, 2048, 64, 8192, 148, 64, 4},  // min(4, 512)
+        {1, 2048, 64, 1, 148, 1, 296},    // min(296, 512)
+        {1, 100, 64, 1, 148, 1, 25},      // 50 tiles
         {1, 2048, 64, 147 * 128, 148, 147, 2},
-        {1, 2048, 64, 148 * 128, 148, 148, 1},   // base = SMs
+        {1, 2048, 64, 148 * 128, 148, 148, 1},  // base = SMs
         {1, 2048, 64, 147 * 128 + 1, 148, 148, 1},
-        {3, 2048, 64, 128, 148, 1, 98},     // 296 / 3
+        {3, 2048, 64, 128, 148, 1, 98},  // 296 / 3
         {148, 2048, 64, 128, 148, 1, 1},
         {1, 2048, 32, 8192, 148, 64, 4},
         {1, 2048, 64, 8192, 20, 64, 1},
-        {2, 9, 32, 600, 148, 5, 2},         // 3 tiles of three tokens
+        {2, 9, 32, 600, 148, 5, 2},  // 3 tiles of three tokens
         {65536, 1, 64, 65535 * 128, 148, 65535, 1},
     };
     for (const auto& row : cases) {
@@ -196,7 +207,7 @@ TEST_CASE("plan: one token tile gets the shared-memory prefix") {
     desc.max_tokens = 3;
     CHECK(lidx::make_plan(desc, kB200).shared_bytes == 16384 + 16384 + 2048 + 16384);
     desc.heads = 32;
-    CHECK(lidx::make_plan(desc, kB200).shared_bytes == 16384 + 12288 + 1024);   // 96 columns
+    CHECK(lidx::make_plan(desc, kB200).shared_bytes == 16384 + 12288 + 1024);  // 96 columns
     desc.max_tokens = 6;
     CHECK(lidx::make_plan(desc, kB200).shared_bytes == 16384 + 12288 + 1024 + 12288);
     CHECK(lidx::make_plan(desc, kH200).shared_bytes == 0);
@@ -260,7 +271,7 @@ TEST_CASE("plan: the table's rows agree with their launch sizes") {
         CHECK(std::string(row.symbol).rfind(row.source, 0) == 0);
         CHECK(row.threads == 128);
         CHECK(row.shared_bytes_decode <= row.shared_bytes);
-        CHECK(row.shared_bytes <= 227 * 1024);   // CUDA C++ Programming Guide, compute capability 10.0
+        CHECK(row.shared_bytes <= 227 * 1024);  // CUDA C++ Programming Guide, compute capability 10.0
         CHECK((row.tmem_columns & (row.tmem_columns - 1)) == 0);
         CHECK((row.tmem_columns > 0) == (row.operands == lidx::Operands::kTensorMaps));
     }

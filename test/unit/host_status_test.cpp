@@ -49,7 +49,8 @@ TEST_CASE("status: every other number is unknown") {
     std::set<int> known;
     for (const auto& row : kPinned) known.insert(row.first);
     for (int value = -1; value <= 1000; ++value)
-        if (known.count(value) == 0) CHECK(std::string(lidx_status_string(static_cast<lidx_status>(value))) == "unknown lidx_status");
+        if (known.count(value) == 0)
+            CHECK(std::string(lidx_status_string(static_cast<lidx_status>(value))) == "unknown lidx_status");
 }
 
 TEST_CASE("status: arithmetic values are pinned") {
@@ -72,6 +73,6 @@ TEST_CASE("status: the last error keeps the function, the text and the driver's 
 }
 
 TEST_CASE("status: version text follows the macros") {
-    CHECK(std::string(lidx_version()) == std::to_string(LIDX_VERSION_MAJOR) + "." + std::to_string(LIDX_VERSION_MINOR) + "." +
-                                             std::to_string(LIDX_VERSION_PATCH));
+    CHECK(std::string(lidx_version()) == std::to_string(LIDX_VERSION_MAJOR) + "." + std::to_string(LIDX_VERSION_MINOR) +
+                                             "." + std::to_string(LIDX_VERSION_PATCH));
 }
