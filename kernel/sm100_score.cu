@@ -51,6 +51,9 @@
 #include "ptx/tcgen05.cuh"
 
 namespace lidx::sm100_score {
+
+extern __shared__ __align__(kSwizzleAtomBytes) uint8_t dynamic_shared[];
+
 namespace {
 
 // What this CTA computes.
@@ -126,6 +129,7 @@ __device__ __forceinline__ void load_k_tile(const ScoreParams& p, const ptx::Ten
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.k_full);
     const auto box_bytes = static_cast<uint32_t>(box_slots * kDepth);
     if (self.issuer()) ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(boxes) * box_bytes);
+#pragma unroll 1
     for (int32_t box = 0; box < boxes; ++box) {
         const uint32_t page = ptx::shfl_sync_idx(static_cast<uint32_t>(place.page), box, ptx::kFullMask);
         const uint32_t slot = ptx::shfl_sync_idx(static_cast<uint32_t>(place.slot), box, ptx::kFullMask);
@@ -183,7 +187,7 @@ __device__ __forceinline__ void keep_q_scale(float value, int32_t n, uint32_t co
 
 // All of the thread's TMEM lane into registers, complete when it returns. Whole warp.
 template <class T>
-__device__ __forceinline__ void drain(ptx::TmemAddr s, uint32_t (&row)[T::kColumns / 32][32]) {
+__device__ __forceinline__ void drain(ptx::TmemAddr s, float (&row)[T::kColumns / 32][32]) {
     ptx::bar_warp_sync(ptx::kFullMask);   // tcgen05.ld is .aligned; waiting and the issuer's turn may have diverged
 #pragma unroll
     for (int block = 0; block < T::kColumns / 32; ++block)
@@ -193,8 +197,7 @@ __device__ __forceinline__ void drain(ptx::TmemAddr s, uint32_t (&row)[T::kColum
 
 // relu of a pair of heads. A quarter of the pairs goes through the FMA pipe, the rest through the ALU: 192 clocks each
 // per 128 x 128 tile. All on the ALU would take 256 there, half and half 256 on the FMA pipe.
-__device__ __forceinline__ ptx::F32x2 relu(int pair, uint32_t x0, uint32_t x1) {
-    const float a = __uint_as_float(x0), b = __uint_as_float(x1);
+__device__ __forceinline__ ptx::F32x2 relu(int pair, float a, float b) {
     if (pair % 4 != 0) return ptx::mov_b64(ptx::max_nan_f32(a, 0.0f), ptx::max_nan_f32(b, 0.0f));
     const ptx::F32x2 magnitude = ptx::mov_b64(ptx::abs_f32(a), ptx::abs_f32(b));
     return ptx::mul_rn_f32x2(ptx::add_rn_f32x2(ptx::mov_b64(a, b), magnitude), ptx::mov_b64(0.5f, 0.5f));
@@ -202,7 +205,7 @@ __device__ __forceinline__ ptx::F32x2 relu(int pair, uint32_t x0, uint32_t x1) {
 
 // sum[token] = sum over the heads, four heads of every token in turn.
 template <class T>
-__device__ __forceinline__ void reduce(const uint32_t (&row)[T::kColumns / 32][32], int32_t n,
+__device__ __forceinline__ void reduce(const float (&row)[T::kColumns / 32][32], int32_t n,
                                        typename T::SharedLayout& shared, float (&sum)[T::kTokens]) {
     const ptx::SharedAddr scale = ptx::cvta_to_shared(shared.q_scale[n & 1]);
     ptx::F32x2 total[T::kTokens];   // even heads, odd heads
@@ -213,7 +216,7 @@ __device__ __forceinline__ void reduce(const uint32_t (&row)[T::kColumns / 32][3
 #pragma unroll
         for (int token = 0; token < T::kTokens; ++token) {
             const int column = token * T::kHeads + head;
-            const uint32_t* x = &row[column / 32][column % 32];
+            const float* x = &row[column / 32][column % 32];
             ptx::F32x2 w01, w23;
             ptx::ld_shared_v2_b64(w01, w23, scale + column * sizeof(float));
             total[token] = ptx::fma_rn_f32x2(w01, relu(head / 2, x[0], x[1]), total[token]);
@@ -277,7 +280,6 @@ __device__ __forceinline__ void store_tile(const ScoreParams& p, const Work& wor
 
 template <class T>
 __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::TensorMap& q_map, const ScoreParams& p) {
-    extern __shared__ __align__(kSwizzleAtomBytes) uint8_t dynamic_shared[];
     auto& shared = *reinterpret_cast<typename T::SharedLayout*>(dynamic_shared);
     const Work work = find_work<T>(p);
     if (work.empty()) return;
@@ -304,7 +306,7 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
         wait(ptx::cvta_to_shared(&shared.s_full), {static_cast<uint32_t>(n) & 1});
         ptx::tcgen05_fence_after_thread_sync();
         if (n + 2 < work.count() && self.issuer()) load_q_tile<T>(&q_map, work, n + 2, shared);
-        uint32_t row[T::kColumns / 32][32];
+        float row[T::kColumns / 32][32];
         drain<T>(s.lane(self.warp * 32), row);
         meet();   // S may be overwritten; q_scale n is in place, q_scale n - 1 has been read
         if (n + 1 < work.count() && self.issuer()) multiply<T>(s, n + 1, shared);

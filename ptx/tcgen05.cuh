@@ -63,15 +63,16 @@ LIDX_PTX void tcgen05_wait_ld() { asm volatile("tcgen05.wait::ld.sync.aligned;" 
 // tcgen05.ld.sync.aligned.shape1.num{.pack}.b32 r, [taddr];  .shape1 = { .32x32b }, .num = { .x32 }
 //                                                                               PTX ISA 8.6 (9.7.16.8.3)
 // Whole warp, one taddr. Lane l of warp w (modulo 4) reads TMEM lane 32w + l, columns taddr to taddr + 31, into r.
-LIDX_PTX void tcgen05_ld_32x32b_x32(uint32_t (&r)[32], TmemAddr taddr) {
+// (The registers are untyped 32 bits; ours hold fp32 accumulators.)
+LIDX_PTX void tcgen05_ld_32x32b_x32(float (&r)[32], TmemAddr taddr) {
     asm volatile(
         "tcgen05.ld.sync.aligned.32x32b.x32.b32 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, [%32];"
-        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]), "=r"(r[4]), "=r"(r[5]), "=r"(r[6]), "=r"(r[7]),
-          "=r"(r[8]), "=r"(r[9]), "=r"(r[10]), "=r"(r[11]), "=r"(r[12]), "=r"(r[13]), "=r"(r[14]), "=r"(r[15]),
-          "=r"(r[16]), "=r"(r[17]), "=r"(r[18]), "=r"(r[19]), "=r"(r[20]), "=r"(r[21]), "=r"(r[22]), "=r"(r[23]),
-          "=r"(r[24]), "=r"(r[25]), "=r"(r[26]), "=r"(r[27]), "=r"(r[28]), "=r"(r[29]), "=r"(r[30]), "=r"(r[31])
+        : "=f"(r[0]), "=f"(r[1]), "=f"(r[2]), "=f"(r[3]), "=f"(r[4]), "=f"(r[5]), "=f"(r[6]), "=f"(r[7]),
+          "=f"(r[8]), "=f"(r[9]), "=f"(r[10]), "=f"(r[11]), "=f"(r[12]), "=f"(r[13]), "=f"(r[14]), "=f"(r[15]),
+          "=f"(r[16]), "=f"(r[17]), "=f"(r[18]), "=f"(r[19]), "=f"(r[20]), "=f"(r[21]), "=f"(r[22]), "=f"(r[23]),
+          "=f"(r[24]), "=f"(r[25]), "=f"(r[26]), "=f"(r[27]), "=f"(r[28]), "=f"(r[29]), "=f"(r[30]), "=f"(r[31])
         : "r"(taddr.value)
         : "memory");
 }

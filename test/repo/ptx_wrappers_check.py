@@ -39,6 +39,16 @@ def undocumented(text):
     return bad
 
 
+def words(text):
+    return re.findall(r"[a-z0-9]+", text.lower())
+
+
+def in_order(few, many):
+    """Whether the words of few occur in many, in that order."""
+    rest = iter(many)
+    return all(word in rest for word in few)
+
+
 class Wrappers(unittest.TestCase):
     def test_every_wrapper_is_instantiated(self):
         calls = set(re.findall(r"\b(\w+)\(", text_of(SOURCE)))
@@ -56,13 +66,19 @@ class Wrappers(unittest.TestCase):
     def test_a_wrapper_without_a_comment_is_seen(self):
         self.assertEqual(undocumented("// a\nLIDX_PTX void a() {\n}\n\nLIDX_PTX void b() {}\n"), ["b"])
 
-    def test_all_assemble(self):
+    def test_all_assemble_and_emit_what_they_are_named_after(self):
         with tempfile.TemporaryDirectory() as folder:
-            ptx = os.path.join(folder, "w.ptx")
+            ptx, cubin = os.path.join(folder, "w.ptx"), os.path.join(folder, "w.cubin")
             subprocess.run([NVCC, "-ptx", "-arch=compute_100f", "-std=c++20", "-fmad=false", "-Werror=all-warnings",
                             "-I.", "-o", ptx, SOURCE], cwd=ROOT, check=True)
             subprocess.run([PTXAS, "-arch=sm_100f", "-Werror", "--warn-on-spills", "--warn-on-local-memory-usage",
-                            "-o", os.path.join(folder, "w.cubin"), ptx], check=True)
+                            "-o", cubin, ptx], check=True)
+            with open(ptx, encoding="utf-8") as file:
+                lines = [words(line) for line in file if not line.startswith("//")]
+        for header, names in wrappers().items():
+            for name in names:
+                if name != "cvta_to_shared":   # a constant once the compiler knows the variable
+                    self.assertTrue(any(in_order(words(name), line) for line in lines), f"{header}: {name}")
 
 
 if __name__ == "__main__":

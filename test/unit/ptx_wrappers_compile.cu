@@ -87,9 +87,9 @@ extern "C" __global__ void wrappers_tcgen05(uint64_t a_desc, uint64_t b_desc, ui
         tcgen05_commit_mbarrier_arrive_one(full);
     }
     bar_warp_sync(kFullMask);
-    uint32_t r[32];
+    float r[32];
     tcgen05_ld_32x32b_x32(r, d.lane(32).column(0));
     tcgen05_wait_ld();
-    for (int i = 0; i < 32; ++i) out[i] = r[i];
+    for (int i = 0; i < 32; ++i) out[i] = __float_as_uint(r[i]);
     tcgen05_dealloc(d, 32);
 }
