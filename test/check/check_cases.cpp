@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kLayoutNames[] = {"block-split", "split-pool", "contiguous"};
 constexpr const char* kValuesNames[] = {"lattice", "normal", "codes", "special"};
-constexpr const char* kSituationNames[] = {"plain", "ragged",      "slack",     "dead",
+constexpr const char* kSituationNames[] = {"plain",   "ragged",      "slack",     "dead",
                                            "lengths", "zero-tokens", "bad-pages", "overrun"};
 
 constexpr int kTokens[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -28,14 +28,14 @@ struct Place {
     int page_size;
     Layout layout;
 };
-constexpr Place kTensorPlaces[] = {
-    {16, Layout::kBlockSplit}, {32, Layout::kBlockSplit}, {64, Layout::kBlockSplit}, {128, Layout::kBlockSplit},
-    {256, Layout::kBlockSplit}, {16, Layout::kSplitPool}, {32, Layout::kSplitPool},  {64, Layout::kSplitPool},
-    {128, Layout::kSplitPool}, {256, Layout::kSplitPool}, {0, Layout::kContiguous}};
-constexpr Place kGenericPlaces[] = {
-    {1, Layout::kBlockSplit},  {3, Layout::kBlockSplit},   {7, Layout::kBlockSplit},   {16, Layout::kBlockSplit},
-    {64, Layout::kBlockSplit}, {256, Layout::kBlockSplit}, {1, Layout::kSplitPool},    {3, Layout::kSplitPool},
-    {7, Layout::kSplitPool},   {32, Layout::kSplitPool},   {128, Layout::kSplitPool},  {0, Layout::kContiguous}};
+constexpr Place kTensorPlaces[] = {{16, Layout::kBlockSplit},  {32, Layout::kBlockSplit},  {64, Layout::kBlockSplit},
+                                   {128, Layout::kBlockSplit}, {256, Layout::kBlockSplit}, {16, Layout::kSplitPool},
+                                   {32, Layout::kSplitPool},   {64, Layout::kSplitPool},   {128, Layout::kSplitPool},
+                                   {256, Layout::kSplitPool},  {0, Layout::kContiguous}};
+constexpr Place kGenericPlaces[] = {{1, Layout::kBlockSplit},  {3, Layout::kBlockSplit},  {7, Layout::kBlockSplit},
+                                    {16, Layout::kBlockSplit}, {64, Layout::kBlockSplit}, {256, Layout::kBlockSplit},
+                                    {1, Layout::kSplitPool},   {3, Layout::kSplitPool},   {7, Layout::kSplitPool},
+                                    {32, Layout::kSplitPool},  {128, Layout::kSplitPool}, {0, Layout::kContiguous}};
 
 struct Shape {
     const char* kernel;
@@ -46,12 +46,18 @@ constexpr Shape kTensorShapes[] = {{"auto", 64, 128},
                                    {"sm100_score_h64", 64, 128},
                                    {"sm100_score_h32", 32, 128},
                                    {"sm100_score_h32_t3", 32, 128}};
-constexpr Shape kGenericShapes[] = {{"auto", 1, 16},            {"auto", 3, 64},            {"auto", 8, 128},
-                                    {"generic_score", 32, 128}, {"generic_score", 64, 128}, {"auto", 128, 128},
-                                    {"auto", 64, 64},           {"auto", 128, 16},          {"auto", 32, 16}};
+constexpr Shape kGenericShapes[] = {{"auto", 1, 16},
+                                    {"auto", 3, 64},
+                                    {"auto", 8, 128},
+                                    {"generic_score", 32, 128},
+                                    {"generic_score", 64, 128},
+                                    {"auto", 128, 128},
+                                    {"auto", 64, 64},
+                                    {"auto", 128, 16},
+                                    {"auto", 32, 16}};
 
-constexpr Situation kSituations[] = {Situation::kPlain,   Situation::kRagged,     Situation::kSlack,
-                                     Situation::kDead,    Situation::kLengths,    Situation::kZeroTokens,
+constexpr Situation kSituations[] = {Situation::kPlain,    Situation::kRagged,  Situation::kSlack,
+                                     Situation::kDead,     Situation::kLengths, Situation::kZeroTokens,
                                      Situation::kBadPages, Situation::kOverrun};
 constexpr Values kValues[] = {Values::kLattice, Values::kNormal, Values::kCodes, Values::kSpecial};
 
@@ -59,8 +65,7 @@ struct Finish {  // strides, flag and where the inputs end
     int page_pad, score_pad;
     bool check_flag, tight;
 };
-constexpr Finish kFinishes[] = {
-    {0, 0, false, false}, {16, 3, true, false}, {0, 5, true, true}, {208, 0, false, true}};
+constexpr Finish kFinishes[] = {{0, 0, false, false}, {16, 3, true, false}, {0, 5, true, true}, {208, 0, false, true}};
 
 // ---- the covering list ----
 
@@ -92,8 +97,8 @@ Case case_of(const Row& row, const Shape* shapes, const Place* places, uint32_t 
     return c;
 }
 
-// Greedy pairwise cover: each row starts from a pair of values that no row has yet and takes, dimension by dimension, the
-// value that adds most new pairs among those whose cost stays allowed. Pairs that are too costly with every partner
+// Greedy pairwise cover: each row starts from a pair of values that no row has yet and takes, dimension by dimension,
+// the value that adds most new pairs among those whose cost stays allowed. Pairs that are too costly with every partner
 // are left out; missing_coverage() watches over single values.
 template <typename CostOf>
 std::vector<Row> pairwise_rows(const Sizes& sizes, CostOf cost_of, double max_cost) {
@@ -150,15 +155,16 @@ constexpr int count(const T (&)[n]) {
     return static_cast<int>(n);
 }
 
-// What a case costs on the emulator, in MMA tiles (128 keys x one token tile) and in heads * depth * keys of the generic kernel.
+// What a case costs on the emulator, in MMA tiles (128 keys x one token tile) and in heads * depth * keys of the
+// generic kernel.
 double tensor_cost(const Case& c) {
     const int tile_tokens = c.heads == 64 ? 2 : 3;
     return double((c.keys + 127) / 128) * ((c.tokens + tile_tokens - 1) / tile_tokens) * c.batch;
 }
 double generic_cost(const Case& c) { return double(c.keys) * c.tokens * c.batch * c.heads * c.depth; }
 
-constexpr double kCoveringTensorTiles = 150;     // 8300 keys, two token tiles, one request
-constexpr double kCoveringGenericFmas = 12e6;    // 1465 cells at 64 heads
+constexpr double kCoveringTensorTiles = 150;   // 8300 keys, two token tiles, one request
+constexpr double kCoveringGenericFmas = 12e6;  // 1465 cells at 64 heads
 
 void append_named(std::vector<Case>* cases, std::initializer_list<const char*> names) {
     for (const char* name : names) {
@@ -250,40 +256,44 @@ std::vector<Case> covering_cases() {
     std::vector<Case> cases;
     uint32_t seed = 0;
     {
-        const Sizes sizes = {count(kTensorShapes), count(kTokens), count(kBatches), count(kKeys),
-                             count(kTensorPlaces), count(kSituations), count(kValues), count(kFinishes)};
+        const Sizes sizes = {count(kTensorShapes), count(kTokens),     count(kBatches), count(kKeys),
+                             count(kTensorPlaces), count(kSituations), count(kValues),  count(kFinishes)};
         auto cost = [](const Row& row) { return tensor_cost(case_of(row, kTensorShapes, kTensorPlaces, 0)); };
         for (const Row& row : pairwise_rows(sizes, cost, kCoveringTensorTiles))
             cases.push_back(case_of(row, kTensorShapes, kTensorPlaces, ++seed));
     }
     {
-        const Sizes sizes = {count(kGenericShapes), count(kTokens), count(kBatches), count(kKeys),
-                             count(kGenericPlaces), count(kSituations), count(kValues), count(kFinishes)};
+        const Sizes sizes = {count(kGenericShapes), count(kTokens),     count(kBatches), count(kKeys),
+                             count(kGenericPlaces), count(kSituations), count(kValues),  count(kFinishes)};
         auto cost = [](const Row& row) { return generic_cost(case_of(row, kGenericShapes, kGenericPlaces, 0)); };
         for (const Row& row : pairwise_rows(sizes, cost, kCoveringGenericFmas))
             cases.push_back(case_of(row, kGenericShapes, kGenericPlaces, ++seed));
     }
     // What pairs alone do not force: slices > 1 (few key tiles, many token tiles), slices cut short by the machine's
     // size, and one slice because the key tiles fill the machine.
-    append_named(&cases, {
-        "sm100_score_h64/h64/d128/t33/b1/n128/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1001",
-        "sm100_score_h64/h64/d128/t9/b1/n501/p64/split-pool/pad16/gap1/normal/plain/nocheck/guard/s1002",
-        "sm100_score_h64/h64/d128/t12/b3/n600/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1003",
-        "sm100_score_h64/h64/d128/t7/b75/n129/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1004",
-        "sm100_score_h64/h64/d128/t3/b150/n127/p128/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1005",
-        "sm100_score_h32/h32/d128/t40/b1/n129/p16/block-split/pad0/gap0/lattice/slack/nocheck/guard/s1006",
-        "sm100_score_h32/h32/d128/t17/b2/n128/p0/contiguous/pad0/gap0/codes/plain/nocheck/tight/s1007",
-        "sm100_score_h32_t3/h32/d128/t31/b1/n128/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1008",
-        "sm100_score_h32_t3/h32/d128/t9/b2/n722/p256/split-pool/pad0/gap7/lattice/ragged/check/tight/s1009",
-    });
+    append_named(
+        &cases,
+        {
+            "sm100_score_h64/h64/d128/t33/b1/n128/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1001",
+            "sm100_score_h64/h64/d128/t9/b1/n501/p64/split-pool/pad16/gap1/normal/plain/nocheck/guard/s1002",
+            "sm100_score_h64/h64/d128/t12/b3/n600/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1003",
+            "sm100_score_h64/h64/d128/t7/b75/n129/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1004",
+            "sm100_score_h64/h64/d128/t3/b150/n127/p128/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1005",
+            "sm100_score_h32/h32/d128/t40/b1/n129/p16/block-split/pad0/gap0/lattice/slack/nocheck/guard/s1006",
+            "sm100_score_h32/h32/d128/t17/b2/n128/p0/contiguous/pad0/gap0/codes/plain/nocheck/tight/s1007",
+            "sm100_score_h32_t3/h32/d128/t31/b1/n128/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1008",
+            "sm100_score_h32_t3/h32/d128/t9/b2/n722/p256/split-pool/pad0/gap7/lattice/ragged/check/tight/s1009",
+        });
     return cases;
 }
 
 std::vector<Case> long_cases() {
     std::vector<Case> cases;
     uint32_t seed = 100000;
-    constexpr Shape shapes[] = {{"sm100_score_h64", 64, 128},    {"sm100_score_h32", 32, 128},
-                                {"sm100_score_h32_t3", 32, 128}, {"generic_score", 64, 128},
+    constexpr Shape shapes[] = {{"sm100_score_h64", 64, 128},
+                                {"sm100_score_h32", 32, 128},
+                                {"sm100_score_h32_t3", 32, 128},
+                                {"generic_score", 64, 128},
                                 {"generic_score", 32, 128}};
     for (const Shape& shape : shapes)
         for (int tokens : kTokens)
@@ -315,17 +325,19 @@ std::vector<Case> long_cases() {
 
 std::vector<Case> seed_cases() {
     std::vector<Case> cases;
-    append_named(&cases, {
-        "sm100_score_h64/h64/d128/t1/b1/n129/p64/block-split/pad0/gap0/normal/plain/nocheck/guard/s2001",
-        "sm100_score_h64/h64/d128/t7/b1/n128/p16/block-split/pad16/gap1/normal/plain/nocheck/guard/s2002",
-        "sm100_score_h64/h64/d128/t5/b3/n501/p32/split-pool/pad0/gap0/codes/ragged/nocheck/guard/s2003",
-        "sm100_score_h64/h64/d128/t4/b2/n600/p256/block-split/pad0/gap3/normal/bad-pages/check/guard/s2004",
-        "sm100_score_h32/h32/d128/t9/b2/n300/p128/block-split/pad0/gap0/codes/ragged/nocheck/tight/s2005",
-        "sm100_score_h32/h32/d128/t4/b1/n723/p0/contiguous/pad0/gap0/normal/plain/nocheck/guard/s2006",
-        "sm100_score_h32_t3/h32/d128/t9/b1/n257/p64/split-pool/pad32/gap0/normal/slack/nocheck/guard/s2007",
-        "sm100_score_h32_t3/h32/d128/t6/b2/n127/p64/block-split/pad0/gap0/special/lengths/nocheck/guard/s2008",
-        "generic_score/h8/d64/t3/b2/n150/p7/block-split/pad0/gap2/normal/ragged/check/guard/s2009",
-    });
+    append_named(
+        &cases,
+        {
+            "sm100_score_h64/h64/d128/t1/b1/n129/p64/block-split/pad0/gap0/normal/plain/nocheck/guard/s2001",
+            "sm100_score_h64/h64/d128/t7/b1/n128/p16/block-split/pad16/gap1/normal/plain/nocheck/guard/s2002",
+            "sm100_score_h64/h64/d128/t5/b3/n501/p32/split-pool/pad0/gap0/codes/ragged/nocheck/guard/s2003",
+            "sm100_score_h64/h64/d128/t4/b2/n600/p256/block-split/pad0/gap3/normal/bad-pages/check/guard/s2004",
+            "sm100_score_h32/h32/d128/t9/b2/n300/p128/block-split/pad0/gap0/codes/ragged/nocheck/tight/s2005",
+            "sm100_score_h32/h32/d128/t4/b1/n723/p0/contiguous/pad0/gap0/normal/plain/nocheck/guard/s2006",
+            "sm100_score_h32_t3/h32/d128/t9/b1/n257/p64/split-pool/pad32/gap0/normal/slack/nocheck/guard/s2007",
+            "sm100_score_h32_t3/h32/d128/t6/b2/n127/p64/block-split/pad0/gap0/special/lengths/nocheck/guard/s2008",
+            "generic_score/h8/d64/t3/b2/n150/p7/block-split/pad0/gap2/normal/ragged/check/guard/s2009",
+        });
     return cases;
 }
 

@@ -22,29 +22,29 @@ enum class Values {
 };
 
 enum class Situation {
-    kPlain,      // every request has all its tokens and keys; the table is exactly wide enough
-    kRagged,     // tokens 0..T and lengths 0..N drawn per request; rows past the last one stay untouched
-    kSlack,      // limits (max_keys, max_tokens, max_rows, table width) above what the requests use
-    kDead,       // lengths 0, -1 and INT_MIN only: nothing is written
-    kLengths,    // 0, negative, INT_MIN, INT_MAX and too long ones mixed: clamped to the table's width and max_keys
-    kZeroTokens, // requests without tokens
-    kBadPages,   // page ids outside the pool inside the lengths: their cells stay dead
-    kOverrun     // cu_seqlens_q runs past max_rows: clamped
+    kPlain,       // every request has all its tokens and keys; the table is exactly wide enough
+    kRagged,      // tokens 0..T and lengths 0..N drawn per request; rows past the last one stay untouched
+    kSlack,       // limits (max_keys, max_tokens, max_rows, table width) above what the requests use
+    kDead,        // lengths 0, -1 and INT_MIN only: nothing is written
+    kLengths,     // 0, negative, INT_MIN, INT_MAX and too long ones mixed: clamped to the table's width and max_keys
+    kZeroTokens,  // requests without tokens
+    kBadPages,    // page ids outside the pool inside the lengths: their cells stay dead
+    kOverrun      // cu_seqlens_q runs past max_rows: clamped
 };
 
 struct Case {
     std::string kernel = "auto";  // or the symbol that is forced
     int heads = 64, depth = 128;
-    int tokens = 1, batch = 1;    // tokens per request
-    int keys = 128;               // per request
-    int page_size = 64;           // 0: contiguous
+    int tokens = 1, batch = 1;  // tokens per request
+    int keys = 128;             // per request
+    int page_size = 64;         // 0: contiguous
     Layout layout = Layout::kBlockSplit;
-    int page_pad = 0;             // bytes added to the smallest page strides, a multiple of 16
-    int score_pad = 0;            // elements added to the smallest score stride
+    int page_pad = 0;   // bytes added to the smallest page strides, a multiple of 16
+    int score_pad = 0;  // elements added to the smallest score stride
     Values values = Values::kLattice;
     Situation situation = Situation::kPlain;
-    bool check_flag = false;      // LIDX_FLAG_CHECK
-    bool tight = false;           // inputs end where their allocation ends, instead of at a canary
+    bool check_flag = false;  // LIDX_FLAG_CHECK
+    bool tight = false;       // inputs end where their allocation ends, instead of at a canary
     uint32_t seed = 1;
 };
 
@@ -59,7 +59,8 @@ const char* situation_name(Situation situation);
 
 // For every run of CI: every value of every dimension occurs, and nearly every pair of values.
 std::vector<Case> covering_cases();
-// The whole product of heads, tokens, pages, layouts and lengths, uniform and ragged, for every kernel that serves them.
+// The whole product of heads, tokens, pages, layouts and lengths, uniform and ragged, for every kernel that serves
+// them.
 std::vector<Case> long_cases();
 // A few of each kind, for runs under many scheduler seeds.
 std::vector<Case> seed_cases();

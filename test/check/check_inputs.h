@@ -12,9 +12,9 @@ namespace check {
 struct Request {
     int row_begin = 0, tokens = 0;  // after the clamps that lidx.h promises
     int keys = 0;
-    std::vector<uint8_t> codes;     // [keys, depth]
-    std::vector<float> scales;      // [keys]
-    std::vector<uint8_t> dead;      // [keys]: 1 where the page id is outside the pool
+    std::vector<uint8_t> codes;  // [keys, depth]
+    std::vector<float> scales;   // [keys]
+    std::vector<uint8_t> dead;   // [keys]: 1 where the page id is outside the pool
 };
 
 struct Inputs {
@@ -23,7 +23,7 @@ struct Inputs {
     int max_rows = 0, max_tokens = 0;
     int64_t max_keys = 0, num_pages = 0, k_page_stride = 0, k_scale_page_stride = 0, table_width = 0;
     int64_t score_stride = 0;
-    int page_size = 0;              // 0: contiguous
+    int page_size = 0;  // 0: contiguous
     // device buffers
     std::vector<uint8_t> q;             // [max_rows, heads, depth]
     std::vector<float> q_scale;         // [max_rows, heads]

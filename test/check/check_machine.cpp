@@ -31,14 +31,13 @@ Machine::~Machine() {
 }
 
 void Machine::expect(CUresult result, const char* what) const {
-    if (result != CUDA_SUCCESS)
-        throw MachineError(std::string(what) + ": " + lidx::driver_result_text(driver, result));
+    if (result != CUDA_SUCCESS) throw MachineError(std::string(what) + ": " + lidx::driver_result_text(driver, result));
 }
 
 void Machine::make_current() const { expect(driver.cuCtxSetCurrent(context_), "cuCtxSetCurrent"); }
 
-GuardedBuffer::GuardedBuffer(const Machine& machine, const char* name, const void* payload, size_t bytes, size_t alignment,
-                             bool tight)
+GuardedBuffer::GuardedBuffer(const Machine& machine, const char* name, const void* payload, size_t bytes,
+                             size_t alignment, bool tight)
     : machine_(machine), name_(name), bytes_(bytes), offset_(kGuardBytes + alignment) {
     if (bytes == 0) return;
     image_.resize(offset_ + bytes + (tight ? 0 : kGuardBytes));
@@ -63,8 +62,9 @@ std::string GuardedBuffer::damage(bool payload_too) {
     auto compare = [&](size_t begin, size_t end) -> std::string {
         if (std::memcmp(seen_.data() + begin, image_.data() + begin, end - begin) == 0) return "";
         while (seen_[begin] == image_[begin]) ++begin;
-        return std::string(name_) + ": byte " + std::to_string(static_cast<int64_t>(begin) - static_cast<int64_t>(offset_)) +
-               " of " + std::to_string(bytes_) + " was overwritten";
+        return std::string(name_) + ": byte " +
+               std::to_string(static_cast<int64_t>(begin) - static_cast<int64_t>(offset_)) + " of " +
+               std::to_string(bytes_) + " was overwritten";
     };
     if (payload_too) return compare(0, image_.size());
     std::string text = compare(0, offset_);

@@ -40,13 +40,14 @@ private:
     CUcontext context_ = nullptr;
 };
 
-// Device memory around a payload: [guard | payload | guard]. The payload begins on a multiple of `alignment` but of no larger
-// power of two, so that nothing can rest on more alignment than lidx.h asks for. Tight: there is no guard behind it, and an
-// emulator sees a read past its end.
+// Device memory around a payload: [guard | payload | guard]. The payload begins on a multiple of `alignment` but of no
+// larger power of two, so that nothing can rest on more alignment than lidx.h asks for. Tight: there is no guard behind
+// it, and an emulator sees a read past its end.
 class GuardedBuffer {
 public:
     static constexpr size_t kGuardBytes = 4096;
-    GuardedBuffer(const Machine& machine, const char* name, const void* payload, size_t bytes, size_t alignment, bool tight);
+    GuardedBuffer(const Machine& machine, const char* name, const void* payload, size_t bytes, size_t alignment,
+                  bool tight);
     ~GuardedBuffer();
     GuardedBuffer(const GuardedBuffer&) = delete;
     GuardedBuffer& operator=(const GuardedBuffer&) = delete;

@@ -86,7 +86,8 @@ uint32_t model_sm100_dot(const ModelOperand& q, const ModelOperand& k) {
     return d;
 }
 
-uint32_t model_sm100_score(const ModelOperand* q, const float* q_scale, int heads, const ModelOperand& k, float k_scale) {
+uint32_t model_sm100_score(const ModelOperand* q, const float* q_scale, int heads, const ModelOperand& k,
+                           float k_scale) {
     float even = 0, odd = 0;
     for (int h = 0; h < heads; ++h) {
         float& sum = h % 2 == 0 ? even : odd;
@@ -96,7 +97,8 @@ uint32_t model_sm100_score(const ModelOperand* q, const float* q_scale, int head
     return std::isnan(score) ? kCanonicalNan : std::bit_cast<uint32_t>(score);
 }
 
-uint32_t model_generic_score(const ModelOperand* q, const float* q_scale, int heads, int depth, const ModelOperand& k, float k_scale) {
+uint32_t model_generic_score(const ModelOperand* q, const float* q_scale, int heads, int depth, const ModelOperand& k,
+                             float k_scale) {
     float sum = 0;
     for (int h = 0; h < heads; ++h) {
         float d = 0;

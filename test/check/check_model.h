@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Independent models of what the kernels compute, bit for bit. They share no code with the kernels or with ptxemu: the
-// tensor core's rule is written with integers, as it is published (docs/kernel-sm100.md, "Arithmetic"); the order of the fp32 sums is
-// the one that the kernels document at the top of their files.
+// tensor core's rule is written with integers, as it is published (docs/kernel-sm100.md, "Arithmetic"); the order of
+// the fp32 sums is the one that the kernels document at the top of their files.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -19,9 +19,11 @@ struct ModelOperand {
 };
 
 // sm100_score: four steps of K = 32 with window 25 and fp32 results; even and odd heads summed apart. q: [heads].
-uint32_t model_sm100_score(const ModelOperand* q, const float* q_scale, int heads, const ModelOperand& k, float k_scale);
+uint32_t model_sm100_score(const ModelOperand* q, const float* q_scale, int heads, const ModelOperand& k,
+                           float k_scale);
 // generic_score: fp32 fma, depth ascending, then heads ascending.
-uint32_t model_generic_score(const ModelOperand* q, const float* q_scale, int heads, int depth, const ModelOperand& k, float k_scale);
+uint32_t model_generic_score(const ModelOperand* q, const float* q_scale, int heads, int depth, const ModelOperand& k,
+                             float k_scale);
 
 // One dot product of the tensor core, fp32 bits; NaN is 0x7fffffff.
 uint32_t model_sm100_dot(const ModelOperand& q, const ModelOperand& k);

@@ -93,7 +93,8 @@ public:
         posix_spawn_file_actions_adddup2(&actions, input_.read_end, STDIN_FILENO);
         posix_spawn_file_actions_adddup2(&actions, messages_.write_end, STDERR_FILENO);
         posix_spawn_file_actions_adddup2(&actions, results_.write_end, kResultFd);
-        const int code = posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, pointers(arguments).data(), pointers(environment).data());
+        const int code = posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, pointers(arguments).data(),
+                                     pointers(environment).data());
         posix_spawn_file_actions_destroy(&actions);
         if (code != 0) throw std::runtime_error(std::string("posix_spawn: ") + std::strerror(code));
         Pipe::close_end(&input_.read_end);
@@ -114,7 +115,8 @@ public:
     enum class Event { kLine, kEnd, kTimeout };
     Event next_line(double limit_seconds, std::string* line) {
         using Clock = std::chrono::steady_clock;
-        const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit_seconds));
+        const auto deadline =
+            Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit_seconds));
         for (;;) {
             const size_t newline = pending_.find('\n');
             if (newline != std::string::npos) {
@@ -138,7 +140,8 @@ public:
         if (pid_ <= 0) return "";
         if (kill_it) kill(pid_, SIGKILL);
         int status = 0;
-        while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {}
+        while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+        }
         pid_ = 0;
         while (messages_.read_end >= 0) drain(&messages_.read_end, &tail_);
         std::string text = WIFSIGNALED(status) ? std::string("killed by signal ") + strsignal(WTERMSIG(status))
@@ -152,8 +155,10 @@ private:
     static void drain(int* fd, std::string* into) {
         char buffer[4096];
         const ssize_t n = read(*fd, buffer, sizeof buffer);
-        if (n > 0) into->append(buffer, static_cast<size_t>(n));
-        else if (n == 0 || errno != EINTR) Pipe::close_end(fd);
+        if (n > 0)
+            into->append(buffer, static_cast<size_t>(n));
+        else if (n == 0 || errno != EINTR)
+            Pipe::close_end(fd);
     }
 
     Pipe input_, results_, messages_;
@@ -196,7 +201,8 @@ std::string run_batch(const ChildSetup& setup, const std::vector<std::string>& n
             } else if (event == Child::Event::kTimeout) {
                 failed.seconds = setup.limit_seconds;
                 const std::string how = child.finish(true);
-                failed.reason = "no answer within " + std::to_string(static_cast<int>(setup.limit_seconds)) + " s; " + how;
+                failed.reason =
+                    "no answer within " + std::to_string(static_cast<int>(setup.limit_seconds)) + " s; " + how;
                 ++done;
                 report(failed);
                 alive = false;
@@ -232,7 +238,8 @@ bool run_in_children(const ChildSetup& setup, const std::vector<std::string>& na
                 const std::lock_guard lock(mutex);
                 if (!failure.empty() || next >= names.size()) return;
                 const size_t end = std::min(names.size(), next + (jobs == 1 ? kMostNamesPerChild : batch));
-                mine.assign(names.begin() + static_cast<std::ptrdiff_t>(next), names.begin() + static_cast<std::ptrdiff_t>(end));
+                mine.assign(names.begin() + static_cast<std::ptrdiff_t>(next),
+                            names.begin() + static_cast<std::ptrdiff_t>(end));
                 next = end;
             }
             std::string text;
@@ -284,8 +291,8 @@ void ChildLink::begin(size_t i) const { send("begin\t" + std::to_string(i) + "\n
 void ChildLink::end(size_t i, const Result& r) const {
     char numbers[64];
     std::snprintf(numbers, sizeof numbers, "%.3f\t%.3f", r.seconds, r.microseconds);
-    send("end\t" + std::to_string(i) + "\t" + std::to_string(static_cast<int>(r.verdict)) + "\t" + r.symbol + "\t" + r.hash + "\t" +
-         r.event_order + "\t" + numbers + "\t" + one_line(r.reason) + "\n");
+    send("end\t" + std::to_string(i) + "\t" + std::to_string(static_cast<int>(r.verdict)) + "\t" + r.symbol + "\t" +
+         r.hash + "\t" + r.event_order + "\t" + numbers + "\t" + one_line(r.reason) + "\n");
 }
 
 void ChildLink::fatal(const std::string& text) const { send("fatal\t" + one_line(text) + "\n"); }

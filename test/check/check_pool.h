@@ -15,16 +15,16 @@ struct Result {
     std::string name;
     Verdict verdict = Verdict::kFail;
     std::string symbol = "-", hash = "-", event_order = "-";
-    double seconds = 0;        // wall clock of the whole case, reference included
-    double microseconds = 0;   // --bench: one launch
+    double seconds = 0;       // wall clock of the whole case, reference included
+    double microseconds = 0;  // --bench: one launch
     std::string reason;
 };
 
 struct ChildSetup {
-    std::vector<std::string> arguments;                           // after argv[0]
-    std::vector<std::pair<std::string, std::string>> environment; // added or replaced
+    std::vector<std::string> arguments;                            // after argv[0]
+    std::vector<std::pair<std::string, std::string>> environment;  // added or replaced
     int jobs = 1;
-    double limit_seconds = 120;                                   // per case
+    double limit_seconds = 120;  // per case
 };
 
 // Calls report once per name, from one thread at a time, in the order of completion. False: no child could work at all;

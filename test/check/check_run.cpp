@@ -57,7 +57,8 @@ int tile_tokens_of(const std::string& symbol) {
     return 0;
 }
 
-// The seed document's grid: (requests, key tiles, slices), slices above 1 only where the key tiles underfill the machine.
+// The seed document's grid: (requests, key tiles, slices), slices above 1 only where the key tiles underfill the
+// machine.
 std::array<uint32_t, 3> expected_grid(const Machine& machine, const Inputs& in, int tile_tokens) {
     const int64_t key_tiles = ceil_div(in.max_keys, 128), base = in.c.batch * key_tiles;
     const int64_t token_tiles = ceil_div(std::min(in.max_tokens, in.max_rows), tile_tokens);
@@ -103,8 +104,8 @@ std::optional<Counts> read_counts(const std::string& file) {
     return counts;
 }
 
-// A CTA whose key tile holds a live key and whose slice holds a token tile loads K once (a box per page of the tile) and Q once
-// per token tile, and multiplies in four steps of K = 32.
+// A CTA whose key tile holds a live key and whose slice holds a token tile loads K once (a box per page of the tile)
+// and Q once per token tile, and multiplies in four steps of K = 32.
 std::string compare_counts(const Inputs& in, const Outcome& out, const Counts& before, const Counts& after) {
     Counts want;
     const int64_t boxes = in.page_size == 0 || in.page_size >= 128 ? 1 : 128 / in.page_size;
@@ -240,7 +241,8 @@ Outcome run_case(const Machine& machine, const Inputs& in, const std::string& st
     auto complain = [&](const std::string& text) {
         if (out.problem.empty()) out.problem = text;
     };
-    if (out.symbol != support.symbol) complain("the plan takes " + out.symbol + ", lidx_supports says " + support.symbol);
+    if (out.symbol != support.symbol)
+        complain("the plan takes " + out.symbol + ", lidx_supports says " + support.symbol);
     if (desc.kernel != nullptr && out.symbol != desc.kernel) complain("the plan takes " + out.symbol);
     if (out.tile_tokens < 1) {
         complain(out.symbol + " is not among the kernels that lidx lists");
@@ -249,7 +251,8 @@ Outcome run_case(const Machine& machine, const Inputs& in, const std::string& st
     const auto grid = expected_grid(machine, in, out.tile_tokens);
     for (int i = 0; i < 3; ++i)
         if (grid[i] != out.grid[i])
-            complain(std::string("grid.") + "xyz"[i] + " is " + std::to_string(out.grid[i]) + ", expected " + std::to_string(grid[i]));
+            complain(std::string("grid.") + "xyz"[i] + " is " + std::to_string(out.grid[i]) + ", expected " +
+                     std::to_string(grid[i]));
     if ((info.workspace_bytes != 0) != in.c.check_flag)
         complain("workspace_bytes is " + std::to_string(info.workspace_bytes));
 
@@ -294,7 +297,8 @@ Outcome run_case(const Machine& machine, const Inputs& in, const std::string& st
         }
     }
 
-    for (GuardedBuffer* buffer : {&q, &q_scale, &k_pool, &k_scale_pool, &table, &lens, &cu}) complain(buffer->damage(true));
+    for (GuardedBuffer* buffer : {&q, &q_scale, &k_pool, &k_scale_pool, &table, &lens, &cu})
+        complain(buffer->damage(true));
     complain(scores.damage(false));
     complain(workspace.damage(false));
     out.scores.resize(poison.size());
@@ -312,73 +316,127 @@ Outcome run_case(const Machine& machine, const Inputs& in, const std::string& st
     return out;
 }
 
-std::string judge_scores(const Inputs& in, const Outcome& out) {
-    const Case& c = in.c;
-    const bool exact = c.values == Values::kLattice || c.values == Values::kSpecial;
-    const ref::Arithmetic arithmetic = out.arithmetic == LIDX_ARITHMETIC_SM100  ? ref::kSm100
-                                       : out.arithmetic == LIDX_ARITHMETIC_SM90 ? ref::kSm90
-                                                                                : ref::kFp32;
-    Worst dead, off_lattice, off_bound, off_model;
-    int64_t zeros = 0;
-    std::vector<uint8_t> live(out.scores.size(), 0);
-    std::vector<ref::Operand> q(c.heads);
-    std::vector<ref::Operand> keys;
-    std::vector<ModelOperand> model_q(c.heads), model_keys;
-    for (const Request& r : in.requests) {
-        keys.resize(r.keys);
-        model_keys.resize(r.keys);
-        for (int key = 0; key < r.keys; ++key) {
-            keys[key].decode(r.codes.data() + static_cast<size_t>(key) * c.depth, c.depth);
-            model_keys[key].decode(r.codes.data() + static_cast<size_t>(key) * c.depth, c.depth);
-        }
-        for (int row = r.row_begin; row < r.row_begin + r.tokens; ++row) {
-            const uint8_t* const q_codes = in.q.data() + static_cast<size_t>(row) * c.heads * c.depth;
-            const float* const q_scale = in.q_scale.data() + static_cast<size_t>(row) * c.heads;
-            for (int h = 0; h < c.heads; ++h) {
-                q[h].decode(q_codes + h * c.depth, c.depth);
-                model_q[h].decode(q_codes + h * c.depth, c.depth);
-            }
-            for (int key = 0; key < r.keys; ++key) {
-                if (r.dead[key]) continue;
-                const int64_t cell = row * in.score_stride + key;
-                live[cell] = 1;
-                const uint32_t bits = out.scores[cell];
-                const auto got = std::bit_cast<float>(bits);
-                if (exact) {
-                    const auto want = static_cast<float>(ref::score(q_codes, q_scale, c.heads, c.depth,
-                                                                    r.codes.data() + static_cast<size_t>(key) * c.depth, r.scales[key]));
-                    zeros += want == 0;
-                    const bool same = std::isnan(want) ? std::isnan(got) && bits != score_poison(cell) : bits == std::bit_cast<uint32_t>(want);
-                    if (!same) off_lattice.add(cell, std::fabs(double(got) - want), bits, value_text(std::bit_cast<uint32_t>(want)));
-                } else {
-                    const ref::BoundedScore want = ref::bounded_score(q.data(), q_scale, c.heads, keys[key], r.scales[key], arithmetic);
-                    if (!ref::within_bound(got, want)) {
-                        char text[96];
-                        std::snprintf(text, sizeof text, "%.9g within %.3g", want.value, want.bound);
-                        off_bound.add(cell, std::fabs(got - want.value) / want.bound, bits, text);
-                    }
-                    const uint32_t model = out.arithmetic == LIDX_ARITHMETIC_SM100
-                        ? model_sm100_score(model_q.data(), q_scale, c.heads, model_keys[key], r.scales[key])
-                        : model_generic_score(model_q.data(), q_scale, c.heads, c.depth, model_keys[key], r.scales[key]);
-                    if (out.arithmetic != LIDX_ARITHMETIC_SM90 && bits != model)
-                        off_model.add(cell, std::fabs(double(got) - std::bit_cast<float>(model)), bits, value_text(model));
+namespace {
+
+// A vector of codes as the reference and as the bit-exact models take it apart.
+struct Codes {
+    const uint8_t* codes = nullptr;
+    ref::Operand bounded;
+    ModelOperand model;
+    void decode(const uint8_t* from, int depth) {
+        codes = from;
+        bounded.decode(from, depth);
+        model.decode(from, depth);
+    }
+};
+
+class Judge {
+public:
+    Judge(const Inputs& in, const Outcome& out) : in_(in), c_(in.c), out_(out), bounded_(c_.heads), model_(c_.heads) {}
+
+    std::string judge() {
+        std::vector<uint8_t> live(out_.scores.size(), 0);
+        std::vector<Codes> keys;
+        for (const Request& r : in_.requests) {
+            keys.resize(r.keys);
+            for (int key = 0; key < r.keys; ++key)
+                keys[key].decode(r.codes.data() + static_cast<size_t>(key) * c_.depth, c_.depth);
+            for (int row = r.row_begin; row < r.row_begin + r.tokens; ++row) {
+                take_row(row);
+                for (int key = 0; key < r.keys; ++key) {
+                    if (r.dead[key]) continue;
+                    const int64_t cell = row * in_.score_stride + key;
+                    live[cell] = 1;
+                    if (c_.values == Values::kLattice || c_.values == Values::kSpecial)
+                        judge_exact(cell, keys[key], r.scales[key]);
+                    if (c_.values == Values::kNormal || c_.values == Values::kCodes)
+                        judge_bound(cell, keys[key], r.scales[key]);
+                    if (c_.values != Values::kLattice) judge_model(cell, keys[key], r.scales[key]);
                 }
             }
         }
+        for (size_t cell = 0; cell < live.size(); ++cell) {
+            const uint32_t poison = score_poison(static_cast<int64_t>(cell));
+            if (!live[cell] && out_.scores[cell] != poison)
+                dead_.add(static_cast<int64_t>(cell), 0, out_.scores[cell], "the dead cell's poison");
+        }
+        for (const auto& [what, worst] : {std::pair{"lattice: ", &lattice_},
+                                          {"bound: ", &bound_},
+                                          {"model: ", &off_model_},
+                                          {"dead cell: ", &dead_}}) {
+            const std::string text = worst->text(in_);
+            if (!text.empty()) return what + text;
+        }
+        if (c_.values == Values::kLattice && in_.live_cells >= 100 && zeros_ * 10 > in_.live_cells)
+            return "no test: " + std::to_string(zeros_) + " of " + std::to_string(in_.live_cells) + " scores are zero";
+        return "";
     }
-    for (size_t cell = 0; cell < live.size(); ++cell) {
-        const uint32_t poison = score_poison(static_cast<int64_t>(cell));
-        if (!live[cell] && out.scores[cell] != poison)
-            dead.add(static_cast<int64_t>(cell), 0, out.scores[cell], "the dead cell's poison");
+
+private:
+    void take_row(int row) {
+        q_codes_ = in_.q.data() + static_cast<size_t>(row) * c_.heads * c_.depth;
+        q_scale_ = in_.q_scale.data() + static_cast<size_t>(row) * c_.heads;
+        for (int h = 0; h < c_.heads; ++h) {
+            bounded_[h].decode(q_codes_ + h * c_.depth, c_.depth);
+            model_[h].decode(q_codes_ + h * c_.depth, c_.depth);
+        }
     }
-    for (const auto& [what, worst] : {std::pair{"lattice: ", &off_lattice}, {"bound: ", &off_bound}, {"model: ", &off_model}, {"dead cell: ", &dead}}) {
-        const std::string text = worst->text(in);
-        if (!text.empty()) return what + text;
+
+    void judge_exact(int64_t cell, const Codes& k, float k_scale) {
+        const uint32_t bits = out_.scores[cell];
+        const double exact = ref::score(q_codes_, q_scale_, c_.heads, c_.depth, k.codes, k_scale);
+        const auto want = static_cast<float>(exact);
+        zeros_ += want == 0;
+        // Which NaN it is, is up to the arithmetic; the poison is none that arithmetic makes.
+        const bool same = std::isnan(want) ? std::isnan(std::bit_cast<float>(bits)) && bits != score_poison(cell)
+                                           : bits == std::bit_cast<uint32_t>(want);
+        if (!same) {
+            const double distance = std::fabs(double(std::bit_cast<float>(bits)) - want);
+            lattice_.add(cell, distance, bits, value_text(std::bit_cast<uint32_t>(want)));
+        }
     }
-    if (c.values == Values::kLattice && in.live_cells >= 100 && zeros * 10 > in.live_cells)
-        return "the case is no test: " + std::to_string(zeros) + " of " + std::to_string(in.live_cells) + " scores are zero";
-    return "";
-}
+
+    void judge_bound(int64_t cell, const Codes& k, float k_scale) {
+        const auto got = std::bit_cast<float>(out_.scores[cell]);
+        const ref::Arithmetic arithmetic = out_.arithmetic == LIDX_ARITHMETIC_SM100  ? ref::kSm100
+                                           : out_.arithmetic == LIDX_ARITHMETIC_SM90 ? ref::kSm90
+                                                                                     : ref::kFp32;
+        const ref::BoundedScore want =
+            ref::bounded_score(bounded_.data(), q_scale_, c_.heads, k.bounded, k_scale, arithmetic);
+        if (ref::within_bound(got, want)) return;
+        char text[96];
+        std::snprintf(text, sizeof text, "%.9g within %.3g", want.value, want.bound);
+        bound_.add(cell, std::fabs(got - want.value) / want.bound, out_.scores[cell], text);
+    }
+
+    void judge_model(int64_t cell, const Codes& k, float k_scale) {
+        uint32_t model = 0;
+        if (out_.arithmetic == LIDX_ARITHMETIC_SM100)
+            model = model_sm100_score(model_.data(), q_scale_, c_.heads, k.model, k_scale);
+        else if (out_.arithmetic == LIDX_ARITHMETIC_FP32)
+            model = model_generic_score(model_.data(), q_scale_, c_.heads, c_.depth, k.model, k_scale);
+        else
+            return;
+        const uint32_t bits = out_.scores[cell];
+        if (bits == model) return;
+        const double distance = std::fabs(double(std::bit_cast<float>(bits)) - std::bit_cast<float>(model));
+        off_model_.add(cell, distance, bits, value_text(model));
+    }
+
+    const Inputs& in_;
+    const Case& c_;
+    const Outcome& out_;
+    const uint8_t* q_codes_ = nullptr;   // [heads, depth] of the row at hand
+    const float* q_scale_ = nullptr;     // [heads]
+    std::vector<ref::Operand> bounded_;  // [heads]
+    std::vector<ModelOperand> model_;    // [heads]
+    Worst dead_, lattice_, bound_, off_model_;
+    int64_t zeros_ = 0;
+};
+
+}  // namespace
+
+std::string judge_scores(const Inputs& in, const Outcome& out) { return Judge(in, out).judge(); }
 
 std::string compare_bits(const Inputs& in, const Outcome& a, const char* a_name, const Outcome& b, const char* b_name) {
     if (a.symbol != b.symbol) return std::string(a_name) + " ran " + a.symbol + ", " + b_name + " ran " + b.symbol;

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "check_self_test.h"
+
+#include <lidx.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include "check_cases.h"
+#include "check_inputs.h"
+#include "check_model.h"
+#include "check_run.h"
+#include "ref/error_bound.h"
+
+namespace check {
+
+namespace {
+
+namespace ref = lidx::ref;
+
+ModelOperand operand(const std::vector<double>& values) {
+    std::vector<uint8_t> codes;
+    for (const double value : values) codes.push_back(ref::e4m3_encode(value));
+    ModelOperand result;
+    result.decode(codes.data(), static_cast<int>(codes.size()));
+    return result;
+}
+
+std::string model_words() {
+    const struct {
+        const char* what;
+        std::vector<double> q, k;
+        uint32_t want;
+    } words[] = {
+        // Measured on a B200, published with the sf-tensor/tcgen05 model: e4m3-minsub, e4m3-nan, e4m3-negzero.
+        {"smallest subnormal times 1", {0x1p-9}, {1}, 0x3b000000},
+        {"NaN times 1", {std::nan("")}, {1}, 0x7fffffff},
+        {"zeros", {-0.0}, {0}, 0},
+        // By hand. Window 25 below exponent 16 keeps 2^-9 and cuts 2^-10.
+        {"2^-9 beside 448 * 448", {448, -448, 0x1p-9}, {448, 448, 1}, 0x3b000000},
+        {"2^-10 beside 448 * 448", {448, -448, 0x1p-9}, {448, 448, 0.5}, 0},
+        // 448 * 448 + 2^-9 = 0x1.88p17 + 2^-9: the fp32 result is cut to 2^-6.
+        {"sum cut toward zero", {448, 0x1p-9}, {448, 1}, 0x48440000},
+        // The sum of step 0 is carried into step 1: 200704 - 200704 = +0.
+        {"cancelled across steps",
+         [] {
+             std::vector<double> v(33);
+             v[0] = 448;
+             v[32] = -448;
+             return v;
+         }(),
+         [] {
+             std::vector<double> v(33);
+             v[0] = v[32] = 448;
+             return v;
+         }(),
+         0},
+    };
+    for (const auto& w : words) {
+        const uint32_t got = model_sm100_dot(operand(w.q), operand(w.k));
+        if (got != w.want) {
+            char text[96];
+            std::snprintf(text, sizeof text, "model of sm_100, %s: 0x%08x, expected 0x%08x", w.what, got, w.want);
+            return text;
+        }
+    }
+    return "";
+}
+
+// What a faithful machine would leave behind.
+Outcome modelled(const Inputs& in, int arithmetic) {
+    Outcome out;
+    out.symbol = "model";
+    out.arithmetic = arithmetic;
+    out.scores.resize(static_cast<size_t>(in.max_rows) * in.score_stride);
+    for (size_t i = 0; i < out.scores.size(); ++i) out.scores[i] = score_poison(static_cast<int64_t>(i));
+    const Case& c = in.c;
+    std::vector<ModelOperand> q(c.heads);
+    for (const Request& r : in.requests)
+        for (int row = r.row_begin; row < r.row_begin + r.tokens; ++row) {
+            for (int h = 0; h < c.heads; ++h)
+                q[h].decode(in.q.data() + (static_cast<size_t>(row) * c.heads + h) * c.depth, c.depth);
+            const float* const q_scale = in.q_scale.data() + static_cast<size_t>(row) * c.heads;
+            for (int key = 0; key < r.keys; ++key) {
+                if (r.dead[key]) continue;
+                ModelOperand k;
+                k.decode(r.codes.data() + static_cast<size_t>(key) * c.depth, c.depth);
+                out.scores[row * in.score_stride + key] =
+                    arithmetic == LIDX_ARITHMETIC_SM100
+                        ? model_sm100_score(q.data(), q_scale, c.heads, k, r.scales[key])
+                        : model_generic_score(q.data(), q_scale, c.heads, c.depth, k, r.scales[key]);
+            }
+        }
+    return out;
+}
+
+// Spoils single cells of a faithful outcome; each must be called by its name.
+std::string judging(const char* name, int arithmetic) {
+    Case c;
+    std::string error;
+    if (!parse_case(name, &c, &error)) return std::string(name) + ": " + error;
+    const Inputs in = make_inputs(c);
+    const Outcome good = modelled(in, arithmetic);
+    const std::string verdict = judge_scores(in, good);
+    if (!verdict.empty()) return std::string(name) + ": the model itself fails: " + verdict;
+    auto expect = [&](const char* what, const char* kind, int64_t cell, uint32_t bits) -> std::string {
+        Outcome bad = good;
+        bad.scores[static_cast<size_t>(cell)] = bits;
+        const std::string found = judge_scores(in, bad);
+        if (found.rfind(kind, 0) == 0) return "";
+        return std::string(name) + ": " + what + " was judged '" + found + "', expected '" + kind + "'";
+    };
+    const Request* request = nullptr;
+    for (const Request& r : in.requests)
+        if (r.tokens > 0 && r.keys > 1) request = &r;
+    if (request == nullptr) return std::string(name) + " has no cell to spoil";
+    int key = request->keys - 1;
+    while (key > 0 && request->dead[key]) --key;
+    const int64_t live = request->row_begin * in.score_stride + key;
+    const int64_t dead = request->row_begin * in.score_stride + in.score_stride - 1;
+    const bool exact = c.values == Values::kLattice;
+    const uint32_t bits = good.scores[static_cast<size_t>(live)];
+    std::vector<ref::Operand> q(c.heads);
+    for (int h = 0; h < c.heads; ++h)
+        q[h].decode(in.q.data() + (static_cast<size_t>(request->row_begin) * c.heads + h) * c.depth, c.depth);
+    ref::Operand k;
+    k.decode(request->codes.data() + static_cast<size_t>(key) * c.depth, c.depth);
+    const double bound =
+        ref::bounded_score(q.data(), in.q_scale.data() + static_cast<size_t>(request->row_begin) * c.heads, c.heads, k,
+                           request->scales[key], arithmetic == LIDX_ARITHMETIC_SM100 ? ref::kSm100 : ref::kFp32)
+            .bound;
+    const auto moved = std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<float>(bits) + 2 * bound));
+    for (const std::string& text : {
+             expect("one unit in the last place", exact ? "lattice: " : "model: ", live, bits + 1),
+             expect("twice the bound", exact ? "lattice: " : "bound: ", live,
+                    moved == bits ? bits ^ 0x80000000u : moved),
+             expect("an unwritten cell", exact ? "lattice: " : "bound: ", live, score_poison(live)),
+             expect("a dead cell", "dead cell: ", dead, 0),
+         })
+        if (!text.empty()) return text;
+    return "";
+}
+
+}  // namespace
+
+std::string self_test(std::string* text) {
+    const std::vector<Case> cases = covering_cases();
+    *text = "covering set " + std::to_string(cases.size()) + " cases, long set " + std::to_string(long_cases().size());
+    std::string problem = missing_coverage(cases);
+    for (const auto& list : {cases, long_cases(), seed_cases()})
+        for (const Case& c : list) {
+            Case again;
+            std::string error;
+            if (problem.empty() && (!parse_case(case_name(c), &again, &error) || case_name(again) != case_name(c)))
+                problem = "the name " + case_name(c) + " does not survive: " + error;
+        }
+    if (problem.empty()) problem = model_words();
+    const struct {
+        const char* name;
+        int arithmetic;
+    } judged[] = {
+        {"auto/h64/d128/t3/b2/n150/p16/block-split/pad16/gap3/lattice/ragged/nocheck/guard/s5", LIDX_ARITHMETIC_SM100},
+        {"auto/h32/d128/t2/b2/n70/p64/split-pool/pad0/gap1/normal/bad-pages/check/tight/s6", LIDX_ARITHMETIC_SM100},
+        {"auto/h64/d128/t1/b1/n40/p0/contiguous/pad0/gap1/codes/plain/nocheck/guard/s7", LIDX_ARITHMETIC_SM100},
+        {"auto/h3/d64/t2/b2/n90/p7/block-split/pad16/gap2/lattice/slack/nocheck/guard/s8", LIDX_ARITHMETIC_FP32},
+        {"auto/h8/d128/t2/b1/n40/p64/block-split/pad0/gap1/normal/plain/nocheck/guard/s9", LIDX_ARITHMETIC_FP32},
+    };
+    for (const auto& j : judged)
+        if (problem.empty()) problem = judging(j.name, j.arithmetic);
+    return problem;
+}
+
+}  // namespace check
