@@ -69,7 +69,7 @@ struct Panel {
     alignas(64) int8_t exponent[kDepth * kPanel];
     int columns = 0;                                    // padded
     int lowest_bit = 127, leading_zeros = 0;
-    double largest = 0;                                 // |value|
+    float largest = 0;                                  // |value|
     bool any_special = false;
     Number::Kind special[kPanel];                       // kNan before kInfinite
 };
@@ -78,7 +78,7 @@ struct RowOfA {
     float value[kDepth], scaled_down[kDepth];
     int8_t exponent[kDepth];
     int lowest_bit = 127, leading_zeros = 0;
-    double sum_of_magnitudes = 0;
+    float sum_of_magnitudes = 0;
     Number::Kind special = Number::kFinite;
 };
 
@@ -88,24 +88,26 @@ struct Job {
     const uint32_t* c;            // [columns], null where not accumulated; NaN and infinity replaced by 0
     uint32_t* out;                // [columns]
     int window, result_bits;
+    bool exact;                   // the products alone fit the exact way; C too where it is in bounds:
+    float units_per_one, limit_of_c;
 };
 
+// F, I, B fill a register; D and L too, with half as many lanes; HalfF and HalfI have the lanes of D.
+#define PTXEMU_VECTOR(lanes)                                                        \
+    template <> struct Vector<lanes> {                                              \
+        typedef float F __attribute__((vector_size(4 * lanes), may_alias));         \
+        typedef int32_t I __attribute__((vector_size(4 * lanes), may_alias));       \
+        typedef int8_t B __attribute__((vector_size(4 * lanes), may_alias));        \
+        typedef double D __attribute__((vector_size(4 * lanes), may_alias));        \
+        typedef int64_t L __attribute__((vector_size(4 * lanes), may_alias));       \
+        typedef float HalfF __attribute__((vector_size(2 * lanes), may_alias));     \
+        typedef int32_t HalfI __attribute__((vector_size(2 * lanes), may_alias));   \
+    }
 template <int kLanes> struct Vector;
-template <> struct Vector<4> {
-    typedef float F __attribute__((vector_size(16), may_alias));
-    typedef int32_t I __attribute__((vector_size(16), may_alias));
-    typedef int8_t B __attribute__((vector_size(16), may_alias));
-};
-template <> struct Vector<8> {
-    typedef float F __attribute__((vector_size(32), may_alias));
-    typedef int32_t I __attribute__((vector_size(32), may_alias));
-    typedef int8_t B __attribute__((vector_size(32), may_alias));
-};
-template <> struct Vector<16> {
-    typedef float F __attribute__((vector_size(64), may_alias));
-    typedef int32_t I __attribute__((vector_size(64), may_alias));
-    typedef int8_t B __attribute__((vector_size(64), may_alias));
-};
+PTXEMU_VECTOR(4);
+PTXEMU_VECTOR(8);
+PTXEMU_VECTOR(16);
+#undef PTXEMU_VECTOR
 
 // 64 columns of one row, window way.
 template <int kLanes>
@@ -128,17 +130,22 @@ template <int kLanes>
         *reinterpret_cast<B*>(largest + j) = most;
     }
 
+    alignas(64) uint32_t addend[64] = {};
+    if (job.c) std::memcpy(addend, job.c + column, sizeof addend);
     alignas(64) int32_t range[64];                               // R, of a column without products possibly less
     alignas(64) int32_t shift[64];                               // F - R + 60 in the exponent field
-    alignas(64) uint32_t addend[64];
+    alignas(64) int32_t cut_c[64];                               // C in units of 2^(R-F)
     for (int j = 0; j < 64; ++j) {
-        addend[j] = job.c ? job.c[column + j] : 0;
         const int field = static_cast<int>(addend[j] >> 23 & 0xff);
         const int raw = (field > 1 ? field : 1) - 127;
         const int with_c = (addend[j] << 1) != 0 && raw > largest[j] ? raw : largest[j];
-        range[j] = with_c > kLeastRealSum ? with_c : kLeastRealSum;
-        const int up = job.window - range[j] + kScaledDown;      // below 0 every product is cut to nothing anyway
+        const int r = with_c > kLeastRealSum ? with_c : kLeastRealSum;
+        range[j] = r;
+        const int up = job.window - r + kScaledDown;             // below 0 every product is cut to nothing anyway
         shift[j] = (up > 0 ? up : 0) << 23;
+        // C times 2^(F-R): exact, or so small that it is cut to nothing.
+        const float scale = std::bit_cast<float>((job.window - r + 127) << 23);
+        cut_c[j] = static_cast<int32_t>(std::bit_cast<float>(addend[j]) * scale);
     }
 
     alignas(64) int32_t low[64], high[64];
@@ -162,18 +169,22 @@ template <int kLanes>
         }
     }
 
-    const uint32_t c_alone = ~uint32_t{0} << std::max(0, 23 - std::min(job.window, job.result_bits));
+    using D = typename Vector<kLanes>::D;
+    using L = typename Vector<kLanes>::L;
+    using HalfI = typename Vector<kLanes>::HalfI;
     const int64_t keep = ~((int64_t{1} << (52 - job.result_bits)) - 1);
-    for (int j = 0; j < 64; ++j) {
-        // C times 2^(F-R): exact, or so small that it is cut to nothing.
-        const int r = range[j];
-        const float up = std::bit_cast<float>((job.window - r + 127) << 23);
-        const double c = static_cast<double>(static_cast<int32_t>(std::bit_cast<float>(addend[j]) * up));
-        const double unit = std::bit_cast<double>(static_cast<int64_t>(r - job.window + 1023) << 52);
-        const double exact = (static_cast<double>(low[j]) + static_cast<double>(high[j]) + c) * unit;
-        const float cut = static_cast<float>(std::bit_cast<double>(std::bit_cast<int64_t>(exact) & keep));
-        job.out[column + j] = std::bit_cast<uint32_t>(cut);
+    for (int j = 0; j < 64; j += kLanes / 2) {
+        const L field = __builtin_convertvector(*reinterpret_cast<const HalfI*>(range + j), L) + (1023 - job.window);
+        const L unit = field << 52;
+        const D sum = __builtin_convertvector(*reinterpret_cast<const HalfI*>(low + j), D) +
+                      __builtin_convertvector(*reinterpret_cast<const HalfI*>(high + j), D) +
+                      __builtin_convertvector(*reinterpret_cast<const HalfI*>(cut_c + j), D);
+        const D exact = sum * reinterpret_cast<const D&>(unit);
+        const L cut = reinterpret_cast<const L&>(exact) & keep;
+        const auto result = __builtin_convertvector(reinterpret_cast<const D&>(cut), typename Vector<kLanes>::HalfF);
+        std::memcpy(job.out + column + j, &result, sizeof result);
     }
+    const uint32_t c_alone = ~uint32_t{0} << std::max(0, 23 - std::min(job.window, job.result_bits));
     for (int j = 0; j < 64; ++j) {
         // Without products C alone is cut to the window and the result's bits; -0 becomes +0.
         const uint32_t alone = (addend[j] << 1) == 0 ? 0 : addend[j] & c_alone;
@@ -203,30 +214,30 @@ template <int kLanes>
 }
 
 // Whether all of C are multiples of 1 / up (a power of two) of magnitude at most limit / up.
+template <int kLanes>
 [[gnu::always_inline]] inline bool addends_fit(const uint32_t* c, int columns, float up, float limit) {
-    int misfits = 0;
-    for (int j = 0; j < columns; ++j) {
-        const float scaled = std::bit_cast<float>(c[j]) * up;
-        const bool small = std::fabs(scaled) <= limit;
-        const float whole = static_cast<float>(static_cast<int32_t>(small ? scaled : 0.0f));
-        misfits += !small | (whole != scaled);
+    using F = typename Vector<kLanes>::F;
+    using I = typename Vector<kLanes>::I;
+    I misfit = {};
+    for (int j = 0; j < columns; j += kLanes) {
+        const F scaled = *reinterpret_cast<const F*>(c + j) * up;
+        const I magnitude = reinterpret_cast<const I&>(scaled) & 0x7fffffff;
+        const I small = reinterpret_cast<const F&>(magnitude) <= limit;
+        const I kept = reinterpret_cast<const I&>(scaled) & small;
+        const F whole = __builtin_convertvector(__builtin_convertvector(reinterpret_cast<const F&>(kept), I), F);
+        misfit |= (whole != scaled) | ~small;
     }
-    return misfits == 0;
+    int32_t any = 0;
+    for (int lane = 0; lane < kLanes; ++lane) any |= misfit[lane];
+    return any == 0;
 }
 
 template <int kLanes>
 [[gnu::always_inline]] inline void multiply_row(const Job& job) {
     const Panel& panel = *job.panel;
-    const RowOfA& row = *job.row;
-    // In units of the smallest product, everything must fit the window and the result's significand.
-    bool exact = false;
-    const int unit = row.lowest_bit + panel.lowest_bit;           // 127 and more: one side is all zeros
-    if (unit < 64) {
-        const int zeros = row.leading_zeros + panel.leading_zeros;
-        const double limit = std::ldexp(1.0, std::min({24, job.window + 1 - zeros, job.result_bits + 1}));
-        const double products = row.sum_of_magnitudes * panel.largest * std::ldexp(1.0, -unit);
-        exact = products <= limit && (!job.c || addends_fit(job.c, panel.columns, std::ldexp(1.0f, -unit),
-                                                            static_cast<float>(limit - products)));
+    bool exact = job.exact;
+    if (exact && job.c) {
+        exact = addends_fit<kLanes>(job.c, panel.columns, job.units_per_one, job.limit_of_c);
     }
     for (int column = 0; column < panel.columns; column += 64) {
         if (exact) {
@@ -295,9 +306,24 @@ void load_row(const CodeTable& table, const uint8_t* a, RowOfA& row) {
         row.exponent[k] = code.raw_exponent;
         row.lowest_bit = std::min<int>(row.lowest_bit, code.lowest_bit);
         row.leading_zeros = std::max<int>(row.leading_zeros, code.leading_zeros);
-        row.sum_of_magnitudes += std::fabs(static_cast<double>(code.value));
+        row.sum_of_magnitudes += std::fabs(code.value);
         row.special = std::max(row.special, code.kind);
     }
+}
+
+// In units of the smallest product, everything must fit the window and the result's significand.
+void judge_exactness(Job& job) {
+    const Panel& panel = *job.panel;
+    const RowOfA& row = *job.row;
+    job.exact = false;
+    const int unit = row.lowest_bit + panel.lowest_bit;           // 64 and more: one side is all zeros
+    if (unit >= 64) return;
+    const int zeros = row.leading_zeros + panel.leading_zeros;
+    const float limit = static_cast<float>(1 << std::clamp(std::min(job.window - zeros, job.result_bits) + 1, 0, 24));
+    job.units_per_one = std::bit_cast<float>((127 - unit) << 23);
+    const float products = row.sum_of_magnitudes * panel.largest * job.units_per_one;   // exact below limit
+    job.limit_of_c = limit - products;
+    job.exact = products < limit;
 }
 
 uint32_t slow_cell(Format fa, Format fb, const uint8_t* a, const uint8_t* b, uint32_t c, bool accumulate, WindowRule rule) {
@@ -327,7 +353,9 @@ void multiply_panel(MultiplyRow multiply, Format fa, Format fb, const uint8_t* a
                 for (int j = 0; j < columns; ++j) addend[j] = (d[j] & 0x7f800000) == 0x7f800000 ? 0 : d[j];
             }
         }
-        multiply({&panel, &row, accumulate ? addend : nullptr, out, rule.window, rule.result_bits});
+        Job job{&panel, &row, accumulate ? addend : nullptr, out, rule.window, rule.result_bits, false, 0, 0};
+        judge_exactness(job);
+        multiply(job);
         if (special_c || panel.any_special || row.special != Number::kFinite) {
             for (int j = 0; j < columns; ++j) {
                 const bool special = row.special != Number::kFinite || panel.special[j] != Number::kFinite ||
