@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tensor_core.h"
+#include "tools/ptxemu/tensor_core.h"
 
 struct B200Word {
     const char* name;

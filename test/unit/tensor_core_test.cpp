@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The window arithmetic: words measured on a B200, words computed by hand, and the fast path against the slow one.
-#include "tensor_core.h"
+#include "tools/ptxemu/tensor_core.h"
 
 #include <chrono>
 #include <cstdio>

@@ -77,9 +77,9 @@ struct Panel {
 struct RowOfA {
     float value[kDepth], scaled_down[kDepth];
     int8_t exponent[kDepth];
-    int lowest_bit = 127, leading_zeros = 0;
-    float sum_of_magnitudes = 0;
-    Number::Kind special = Number::kFinite;
+    Number::Kind special;
+    int lowest_bit, leading_zeros;      // these three only where the exact way is possible at all
+    float sum_of_magnitudes;
 };
 
 struct Job {
@@ -92,179 +92,38 @@ struct Job {
     float units_per_one, limit_of_c;
 };
 
-// F, I, B fill a register; D and L too, with half as many lanes; HalfF and HalfI have the lanes of D.
-#define PTXEMU_VECTOR(lanes)                                                        \
-    template <> struct Vector<lanes> {                                              \
-        typedef float F __attribute__((vector_size(4 * lanes), may_alias));         \
-        typedef int32_t I __attribute__((vector_size(4 * lanes), may_alias));       \
-        typedef int8_t B __attribute__((vector_size(4 * lanes), may_alias));        \
-        typedef double D __attribute__((vector_size(4 * lanes), may_alias));        \
-        typedef int64_t L __attribute__((vector_size(4 * lanes), may_alias));       \
-        typedef float HalfF __attribute__((vector_size(2 * lanes), may_alias));     \
-        typedef int32_t HalfI __attribute__((vector_size(2 * lanes), may_alias));   \
-    }
-template <int kLanes> struct Vector;
-PTXEMU_VECTOR(4);
-PTXEMU_VECTOR(8);
-PTXEMU_VECTOR(16);
-#undef PTXEMU_VECTOR
+namespace baseline {
+constexpr int kLanes = 4;
+#include "tensor_core_rows.inc"
+}  // namespace baseline
 
-// 64 columns of one row, window way.
-template <int kLanes>
-[[gnu::always_inline]] inline void window_row(const Job& job, int column) {
-    using F = typename Vector<kLanes>::F;
-    using I = typename Vector<kLanes>::I;
-    using B = typename Vector<kLanes>::B;
-    constexpr int kByteLanes = 4 * kLanes, kBlocks = 4;          // of vectors whose sums stay in registers
-    const int pitch = job.panel->columns;
-    const float* value = job.panel->value + column;
-    const int8_t* exponent = job.panel->exponent + column;
+#if defined(__x86_64__)
+#pragma GCC push_options
+#pragma GCC target("avx2")
+namespace avx2 {
+constexpr int kLanes = 8;
+#include "tensor_core_rows.inc"
+}  // namespace avx2
+#pragma GCC pop_options
 
-    alignas(64) int8_t largest[64];
-    for (int j = 0; j < 64; j += kByteLanes) {
-        B most = B{} + kNoExponent;
-        for (int k = 0; k < kDepth; ++k) {
-            const B sum = *reinterpret_cast<const B*>(exponent + k * pitch + j) + job.row->exponent[k];
-            most = sum > most ? sum : most;
-        }
-        *reinterpret_cast<B*>(largest + j) = most;
-    }
-
-    alignas(64) uint32_t addend[64] = {};
-    if (job.c) std::memcpy(addend, job.c + column, sizeof addend);
-    alignas(64) int32_t range[64];                               // R, of a column without products possibly less
-    alignas(64) int32_t shift[64];                               // F - R + 60 in the exponent field
-    alignas(64) int32_t cut_c[64];                               // C in units of 2^(R-F)
-    for (int j = 0; j < 64; ++j) {
-        const int field = static_cast<int>(addend[j] >> 23 & 0xff);
-        const int raw = (field > 1 ? field : 1) - 127;
-        const int with_c = (addend[j] << 1) != 0 && raw > largest[j] ? raw : largest[j];
-        const int r = with_c > kLeastRealSum ? with_c : kLeastRealSum;
-        range[j] = r;
-        const int up = job.window - r + kScaledDown;             // below 0 every product is cut to nothing anyway
-        shift[j] = (up > 0 ? up : 0) << 23;
-        // C times 2^(F-R): exact, or so small that it is cut to nothing.
-        const float scale = std::bit_cast<float>((job.window - r + 127) << 23);
-        cut_c[j] = static_cast<int32_t>(std::bit_cast<float>(addend[j]) * scale);
-    }
-
-    alignas(64) int32_t low[64], high[64];
-    for (int j = 0; j < 64; j += kBlocks * kLanes) {
-        I sum[2][kBlocks] = {};
-        I up[kBlocks];
-        for (int v = 0; v < kBlocks; ++v) up[v] = *reinterpret_cast<const I*>(shift + j + v * kLanes);
-        for (int half = 0; half < 2; ++half) {
-            for (int k = half * kGroup; k < (half + 1) * kGroup; ++k) {
-                const float a = job.row->scaled_down[k];
-                for (int v = 0; v < kBlocks; ++v) {
-                    const F product = *reinterpret_cast<const F*>(value + k * pitch + j + v * kLanes) * a;
-                    const I scaled = reinterpret_cast<const I&>(product) + up[v];
-                    sum[half][v] += __builtin_convertvector(reinterpret_cast<const F&>(scaled), I);
-                }
-            }
-        }
-        for (int v = 0; v < kBlocks; ++v) {
-            *reinterpret_cast<I*>(low + j + v * kLanes) = sum[0][v];
-            *reinterpret_cast<I*>(high + j + v * kLanes) = sum[1][v];
-        }
-    }
-
-    using D = typename Vector<kLanes>::D;
-    using L = typename Vector<kLanes>::L;
-    using HalfI = typename Vector<kLanes>::HalfI;
-    const int64_t keep = ~((int64_t{1} << (52 - job.result_bits)) - 1);
-    for (int j = 0; j < 64; j += kLanes / 2) {
-        const L field = __builtin_convertvector(*reinterpret_cast<const HalfI*>(range + j), L) + (1023 - job.window);
-        const L unit = field << 52;
-        const D sum = __builtin_convertvector(*reinterpret_cast<const HalfI*>(low + j), D) +
-                      __builtin_convertvector(*reinterpret_cast<const HalfI*>(high + j), D) +
-                      __builtin_convertvector(*reinterpret_cast<const HalfI*>(cut_c + j), D);
-        const D exact = sum * reinterpret_cast<const D&>(unit);
-        const L cut = reinterpret_cast<const L&>(exact) & keep;
-        const auto result = __builtin_convertvector(reinterpret_cast<const D&>(cut), typename Vector<kLanes>::HalfF);
-        std::memcpy(job.out + column + j, &result, sizeof result);
-    }
-    const uint32_t c_alone = ~uint32_t{0} << std::max(0, 23 - std::min(job.window, job.result_bits));
-    for (int j = 0; j < 64; ++j) {
-        // Without products C alone is cut to the window and the result's bits; -0 becomes +0.
-        const uint32_t alone = (addend[j] << 1) == 0 ? 0 : addend[j] & c_alone;
-        job.out[column + j] = largest[j] < kLeastRealSum ? alone : job.out[column + j];
-    }
-}
-
-// 64 columns of one row, exact way.
-template <int kLanes>
-[[gnu::always_inline]] inline void exact_row(const Job& job, int column) {
-    using F = typename Vector<kLanes>::F;
-    constexpr int kBlocks = 4;
-    const int pitch = job.panel->columns;
-    const float* value = job.panel->value + column;
-    for (int j = 0; j < 64; j += kBlocks * kLanes) {
-        F sum[kBlocks] = {};
-        if (job.c) std::memcpy(sum, job.c + column + j, sizeof sum);
-        for (int k = 0; k < kDepth; ++k) {
-            const float a = job.row->value[k];
-            for (int v = 0; v < kBlocks; ++v) {
-                sum[v] += *reinterpret_cast<const F*>(value + k * pitch + j + v * kLanes) * a;
-            }
-        }
-        for (int v = 0; v < kBlocks; ++v) sum[v] += 0.0f;        // -0 + 0 = +0
-        std::memcpy(job.out + column + j, sum, sizeof sum);
-    }
-}
-
-// Whether all of C are multiples of 1 / up (a power of two) of magnitude at most limit / up.
-template <int kLanes>
-[[gnu::always_inline]] inline bool addends_fit(const uint32_t* c, int columns, float up, float limit) {
-    using F = typename Vector<kLanes>::F;
-    using I = typename Vector<kLanes>::I;
-    I misfit = {};
-    for (int j = 0; j < columns; j += kLanes) {
-        const F scaled = *reinterpret_cast<const F*>(c + j) * up;
-        const I magnitude = reinterpret_cast<const I&>(scaled) & 0x7fffffff;
-        const I small = reinterpret_cast<const F&>(magnitude) <= limit;
-        const I kept = reinterpret_cast<const I&>(scaled) & small;
-        const F whole = __builtin_convertvector(__builtin_convertvector(reinterpret_cast<const F&>(kept), I), F);
-        misfit |= (whole != scaled) | ~small;
-    }
-    int32_t any = 0;
-    for (int lane = 0; lane < kLanes; ++lane) any |= misfit[lane];
-    return any == 0;
-}
-
-template <int kLanes>
-[[gnu::always_inline]] inline void multiply_row(const Job& job) {
-    const Panel& panel = *job.panel;
-    bool exact = job.exact;
-    if (exact && job.c) {
-        exact = addends_fit<kLanes>(job.c, panel.columns, job.units_per_one, job.limit_of_c);
-    }
-    for (int column = 0; column < panel.columns; column += 64) {
-        if (exact) {
-            exact_row<kLanes>(job, column);
-        } else {
-            window_row<kLanes>(job, column);
-        }
-    }
-}
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl")
+namespace avx512 {
+constexpr int kLanes = 16;
+#include "tensor_core_rows.inc"
+}  // namespace avx512
+#pragma GCC pop_options
+#endif
 
 using MultiplyRow = void (*)(const Job&);
 
-void multiply_row_baseline(const Job& job) { multiply_row<4>(job); }
-#if defined(__x86_64__)
-__attribute__((target("avx2"))) void multiply_row_avx2(const Job& job) { multiply_row<8>(job); }
-__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) void multiply_row_avx512(const Job& job) {
-    multiply_row<16>(job);
-}
-#endif
-
 MultiplyRow multiply_row_for(SimdPath path) {
 #if defined(__x86_64__)
-    if (path == SimdPath::kAvx512) return multiply_row_avx512;
-    if (path == SimdPath::kAvx2) return multiply_row_avx2;
+    if (path == SimdPath::kAvx512) return avx512::multiply_row;
+    if (path == SimdPath::kAvx2) return avx2::multiply_row;
 #endif
     (void)path;
-    return multiply_row_baseline;
+    return baseline::multiply_row;
 }
 
 void load_panel(const CodeTable& table, const uint8_t* b, int columns, Panel& panel) {
@@ -297,17 +156,24 @@ void load_panel(const CodeTable& table, const uint8_t* b, int columns, Panel& pa
     }
 }
 
-void load_row(const CodeTable& table, const uint8_t* a, RowOfA& row) {
-    row = {};
+void load_row(const CodeTable& table, const uint8_t* a, bool with_extent, RowOfA& row) {
+    row.special = Number::kFinite;
     for (int k = 0; k < kDepth; ++k) {
         const Code& code = table[a[k]];
         row.value[k] = code.value;
         row.scaled_down[k] = code.value * kScaleDown;
         row.exponent[k] = code.raw_exponent;
+        row.special = std::max(row.special, code.kind);
+    }
+    if (!with_extent) return;
+    row.lowest_bit = 127;
+    row.leading_zeros = 0;
+    row.sum_of_magnitudes = 0;
+    for (int k = 0; k < kDepth; ++k) {
+        const Code& code = table[a[k]];
         row.lowest_bit = std::min<int>(row.lowest_bit, code.lowest_bit);
         row.leading_zeros = std::max<int>(row.leading_zeros, code.leading_zeros);
         row.sum_of_magnitudes += std::fabs(code.value);
-        row.special = std::max(row.special, code.kind);
     }
 }
 
@@ -337,10 +203,12 @@ void multiply_panel(MultiplyRow multiply, Format fa, Format fb, const uint8_t* a
                     uint32_t* d, size_t d_pitch, bool accumulate, WindowRule rule) {
     Panel panel;
     load_panel(table_of(fb), b, columns, panel);
+    // One unit in A times the range of B must fit already.
+    const bool exact_possible = panel.lowest_bit < 64 && std::ldexp(panel.largest, -panel.lowest_bit) < 0x1p24f;
     RowOfA row;
     alignas(64) uint32_t addend[kPanel] = {}, out[kPanel];
     for (int i = 0; i < m; ++i, a += kDepth, d += d_pitch) {
-        load_row(table_of(fa), a, row);
+        load_row(table_of(fa), a, exact_possible, row);
         if (row.special == Number::kNan) {
             std::fill(d, d + columns, kTensorCoreNan);
             continue;
@@ -354,7 +222,7 @@ void multiply_panel(MultiplyRow multiply, Format fa, Format fb, const uint8_t* a
             }
         }
         Job job{&panel, &row, accumulate ? addend : nullptr, out, rule.window, rule.result_bits, false, 0, 0};
-        judge_exactness(job);
+        if (exact_possible) judge_exactness(job);
         multiply(job);
         if (special_c || panel.any_special || row.special != Number::kFinite) {
             for (int j = 0; j < columns; ++j) {
