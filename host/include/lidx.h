@@ -141,12 +141,12 @@ typedef struct lidx_score_desc {
     int64_t max_keys;              /* upper bound of keys per request, 0 .. 65535 * 128; sizes the launch grid */
     int32_t page_size;             /* keys per page; 0: contiguous */
     int64_t num_pages;             /* pages in the pool, 1 .. 2^31 - 1 (contiguous: requests in the buffer, >= batch) */
-    int64_t k_page_stride;         /* bytes, multiple of 16, >= page_size * depth (contiguous: max_keys * depth), < 2^40 */
-    int64_t k_scale_page_stride;   /* bytes, multiple of 4, >= page_size * 4 (contiguous: max_keys * 4), < 2^40 */
+    int64_t k_page_stride;         /* bytes, a multiple of 16, < 2^40, >= page_size * depth (or max_keys * depth) */
+    int64_t k_scale_page_stride;   /* bytes, a multiple of 4, < 2^40, >= page_size * 4 (or max_keys * 4) */
     int64_t block_table_stride;    /* entries per request row of the block table; a length above
                                       block_table_stride * page_size is clamped to it. 1 or more; contiguous: ignored */
     int64_t score_stride;          /* elements between rows of scores, >= max_keys */
-    const char *kernel;            /* debug: force the kernel of this symbol; NULL: the best one. Unknown: LIDX_ERR_VALUE */
+    const char *kernel;            /* debug: force the kernel of this symbol; NULL: the best one */
 } lidx_score_desc;
 
 /* Fills *desc with zeros and its struct_size. */
@@ -163,9 +163,10 @@ typedef struct lidx_support {
  * (symbol NULL, reason set); an invalid desc (negative size and the like) is an error. */
 LIDX_API lidx_status lidx_supports(lidx_context *ctx, const lidx_score_desc *desc, lidx_support *support);
 
-/* Makes a plan; *out becomes its owner's. desc and its strings need not outlive the call. batch, max_rows, max_tokens or
- * max_keys of 0 make a plan whose enqueue launches nothing. LIDX_ERR_VALUE or LIDX_ERR_ALIGNMENT: a field outside its
- * limits. LIDX_ERR_UNSUPPORTED: no kernel serves the shape on this device. Calls no driver function. */
+/* Makes a plan. desc and its strings need not outlive the call. batch, max_rows, max_tokens or max_keys of 0 make a
+ * plan whose enqueue launches nothing. LIDX_ERR_VALUE or LIDX_ERR_ALIGNMENT: a field outside its limits, or a forced
+ * kernel that does not exist; LIDX_ERR_UNSUPPORTED: no kernel, or not the forced one, serves the shape on this device.
+ * On failure *out is untouched. Calls no driver function. */
 LIDX_API lidx_status lidx_plan_create(lidx_context *ctx, const lidx_score_desc *desc, lidx_plan **out);
 LIDX_API void lidx_plan_destroy(lidx_plan *plan);
 

@@ -1,0 +1,538 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bad input at the C ABI, one row each: the status, words of the message, and outputs left as they were.
+#include "catch_any.h"
+
+#include <lidx.h>
+
+#include <climits>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "fake_driver.h"
+
+namespace {
+
+constexpr unsigned char kCanary = 0xa5;
+
+lidx_context* open_fake(int major) {
+    fake_reset();
+    fake().major = major;
+    const std::string path = fake_driver_path();
+    lidx_config config;
+    REQUIRE(lidx_config_init(&config) == LIDX_OK);
+    config.driver_path = path.c_str();
+    config.device = 0;
+    lidx_context* context = nullptr;
+    REQUIRE(lidx_open(&config, &context) == LIDX_OK);
+    return context;
+}
+
+struct Fixture {
+    lidx_context* context;
+    explicit Fixture(int major = 10) : context(open_fake(major)) {}
+    ~Fixture() { lidx_close(context); }
+    Fixture(const Fixture&) = delete;
+    Fixture& operator=(const Fixture&) = delete;
+};
+
+void check_message(const lidx_context* context, const std::string& part) {
+    const std::string message = lidx_last_error(context);
+    CAPTURE(message, part);
+    CHECK(message.find(part) != std::string::npos);
+}
+
+// Overwrites what a struct holds beyond its size field; a failing call must leave it so.
+template <typename Struct>
+Struct canary_struct(size_t struct_size) {
+    Struct value;
+    std::memset(&value, kCanary, sizeof(value));
+    value.struct_size = struct_size;
+    return value;
+}
+template <typename Struct>
+bool untouched(const Struct& value, size_t struct_size) {
+    const Struct expected = canary_struct<Struct>(struct_size);
+    return std::memcmp(&value, &expected, sizeof(value)) == 0;
+}
+
+lidx_score_desc good_desc() {
+    lidx_score_desc desc;
+    REQUIRE(lidx_score_desc_init(&desc) == LIDX_OK);
+    desc.batch = 2;
+    desc.max_rows = 8;
+    desc.max_tokens = 4;
+    desc.heads = 64;
+    desc.depth = 128;
+    desc.max_keys = 1000;
+    desc.page_size = 64;
+    desc.num_pages = 40;
+    desc.k_page_stride = 64 * 132;
+    desc.k_scale_page_stride = 64 * 132;
+    desc.block_table_stride = 16;
+    desc.score_stride = 1024;
+    return desc;
+}
+
+lidx_score_desc contiguous_desc() {
+    lidx_score_desc desc = good_desc();
+    desc.page_size = 0;
+    desc.num_pages = 2;
+    desc.k_page_stride = 1000 * 128;
+    desc.k_scale_page_stride = 1000 * 4;
+    desc.block_table_stride = 0;
+    return desc;
+}
+
+// Addresses that nobody may dereference.
+template <typename T>
+T* address(uintptr_t value) {
+    return reinterpret_cast<T*>(value);
+}
+
+lidx_score_args good_args() {
+    lidx_score_args args;
+    REQUIRE(lidx_score_args_init(&args) == LIDX_OK);
+    args.q = address<void>(0x10000);
+    args.q_scale = address<float>(0x20000);
+    args.k_base = address<void>(0x30000);
+    args.k_scale_base = address<void>(0x30000 + 64 * 128);
+    args.block_table = address<int32_t>(0x40000);
+    args.context_lens = address<int32_t>(0x50000);
+    args.cu_seqlens_q = address<int32_t>(0x60000);
+    args.scores = address<float>(0x70000);
+    return args;
+}
+
+constexpr int64_t kTwoTo40 = int64_t{1} << 40;
+
+struct DescRow {
+    const char* name;
+    void (*change)(lidx_score_desc&);
+    lidx_status status;
+    const char* part;
+};
+
+// Refused by lidx_plan_create and by lidx_supports alike.
+const DescRow kInvalidDescs[] = {
+    {"size 0", [](lidx_score_desc& d) { d.struct_size = 0; }, LIDX_ERR_STRUCT_SIZE,
+     "lidx_score_desc.struct_size = 0: this version expects 96"},
+    {"older version", [](lidx_score_desc& d) { d.struct_size -= 8; }, LIDX_ERR_STRUCT_SIZE,
+     "lidx_score_desc.struct_size = 88: this version expects 96"},
+    {"newer version", [](lidx_score_desc& d) { d.struct_size += 8; }, LIDX_ERR_STRUCT_SIZE,
+     "lidx_score_desc.struct_size = 104: this version expects 96"},
+    {"unknown flag", [](lidx_score_desc& d) { d.flags = 3; }, LIDX_ERR_VALUE,
+     "flags = 3: the only flag is LIDX_FLAG_CHECK"},
+    {"batch < 0", [](lidx_score_desc& d) { d.batch = -1; }, LIDX_ERR_VALUE, "batch = -1: must be 0 .. 65536"},
+    {"batch > limit", [](lidx_score_desc& d) { d.batch = 65537; }, LIDX_ERR_VALUE, "batch = 65537: must be 0 .. 65536"},
+    {"batch INT_MIN", [](lidx_score_desc& d) { d.batch = INT_MIN; }, LIDX_ERR_VALUE, "batch = -2147483648"},
+    {"rows < 0", [](lidx_score_desc& d) { d.max_rows = -1; }, LIDX_ERR_VALUE, "max_rows = -1: must be 0 .."},
+    {"tokens < 0", [](lidx_score_desc& d) { d.max_tokens = -5; }, LIDX_ERR_VALUE, "max_tokens = -5: must be 0 .."},
+    {"heads 0", [](lidx_score_desc& d) { d.heads = 0; }, LIDX_ERR_VALUE, "heads = 0: must be 1 .."},
+    {"heads < 0", [](lidx_score_desc& d) { d.heads = -64; }, LIDX_ERR_VALUE, "heads = -64: must be 1 .."},
+    {"depth 0", [](lidx_score_desc& d) { d.depth = 0; }, LIDX_ERR_VALUE, "depth = 0: must be 1 .."},
+    {"depth < 0", [](lidx_score_desc& d) { d.depth = -128; }, LIDX_ERR_VALUE, "depth = -128: must be 1 .."},
+    {"keys < 0", [](lidx_score_desc& d) { d.max_keys = -1; }, LIDX_ERR_VALUE, "max_keys = -1: must be 0 .. 8388480"},
+    {"keys > grid", [](lidx_score_desc& d) { d.max_keys = d.score_stride = 65535 * 128 + 1; }, LIDX_ERR_VALUE,
+     "max_keys = 8388481: must be 0 .. 8388480"},
+    {"keys INT64_MAX", [](lidx_score_desc& d) { d.max_keys = d.score_stride = INT64_MAX; }, LIDX_ERR_VALUE,
+     "max_keys = 9223372036854775807"},
+    {"page < 0", [](lidx_score_desc& d) { d.page_size = -64; }, LIDX_ERR_VALUE, "page_size = -64: must be 0 .."},
+    {"pages 0", [](lidx_score_desc& d) { d.num_pages = 0; }, LIDX_ERR_VALUE, "num_pages = 0: must be 1 .. 2147483647"},
+    {"pages < 0", [](lidx_score_desc& d) { d.num_pages = -1; }, LIDX_ERR_VALUE, "num_pages = -1: must be 1 .."},
+    {"pages 2^31", [](lidx_score_desc& d) { d.num_pages = int64_t{1} << 31; }, LIDX_ERR_VALUE,
+     "num_pages = 2147483648: must be 1 .. 2147483647"},
+    {"page stride < page", [](lidx_score_desc& d) { d.k_page_stride = 64 * 128 - 16; }, LIDX_ERR_VALUE,
+     "k_page_stride = 8176: must be at least 8192 = page_size * 128"},
+    {"page stride 0", [](lidx_score_desc& d) { d.k_page_stride = 0; }, LIDX_ERR_VALUE,
+     "k_page_stride = 0: must be at least 8192"},
+    {"page stride < 0", [](lidx_score_desc& d) { d.k_page_stride = -8448; }, LIDX_ERR_VALUE,
+     "k_page_stride = -8448: must be at least 8192"},
+    {"page stride odd", [](lidx_score_desc& d) { d.k_page_stride = 8448 + 8; }, LIDX_ERR_ALIGNMENT,
+     "k_page_stride = 8456: must be a multiple of 16"},
+    {"page stride 2^40", [](lidx_score_desc& d) { d.k_page_stride = kTwoTo40; }, LIDX_ERR_VALUE,
+     "k_page_stride = 1099511627776: must be 0 .. 1099511627775"},
+    {"pool overflow",
+     [](lidx_score_desc& d) {
+         d.num_pages = INT32_MAX;
+         d.k_page_stride = kTwoTo40 - 16;
+     },
+     LIDX_ERR_VALUE, "k_page_stride = 1099511627760 with num_pages = 2147483647"},
+    {"page of 2^31 keys", [](lidx_score_desc& d) { d.page_size = INT32_MAX; }, LIDX_ERR_VALUE,
+     "k_page_stride = 8448: must be at least 274877906816"},
+    {"page and depth of 2^31",
+     [](lidx_score_desc& d) {
+         d.page_size = INT32_MAX;
+         d.depth = INT32_MAX;
+     },
+     LIDX_ERR_VALUE, "must be at least 4611686014132420609"},
+    {"scale stride < page", [](lidx_score_desc& d) { d.k_scale_page_stride = 252; }, LIDX_ERR_VALUE,
+     "k_scale_page_stride = 252: must be at least 256 = page_size * 4"},
+    {"scale stride odd", [](lidx_score_desc& d) { d.k_scale_page_stride = 258; }, LIDX_ERR_ALIGNMENT,
+     "k_scale_page_stride = 258: must be a multiple of 4"},
+    {"scale stride < 0", [](lidx_score_desc& d) { d.k_scale_page_stride = INT64_MIN; }, LIDX_ERR_VALUE,
+     "k_scale_page_stride = -9223372036854775808"},
+    {"table stride 0", [](lidx_score_desc& d) { d.block_table_stride = 0; }, LIDX_ERR_VALUE,
+     "block_table_stride = 0: must be 1 .."},
+    {"table stride < 0", [](lidx_score_desc& d) { d.block_table_stride = -1; }, LIDX_ERR_VALUE,
+     "block_table_stride = -1: must be 1 .."},
+    {"table overflow", [](lidx_score_desc& d) { d.block_table_stride = INT64_MAX / 4; }, LIDX_ERR_VALUE,
+     "block_table_stride = 2305843009213693951 with batch = 2"},
+    {"score stride < keys", [](lidx_score_desc& d) { d.score_stride = 999; }, LIDX_ERR_VALUE,
+     "score_stride = 999: must be at least max_keys = 1000"},
+    {"score stride < 0", [](lidx_score_desc& d) { d.score_stride = -1; }, LIDX_ERR_VALUE, "score_stride = -1"},
+    {"scores overflow", [](lidx_score_desc& d) { d.score_stride = INT64_MAX / 8; }, LIDX_ERR_VALUE,
+     "score_stride = 1152921504606846975 with max_rows = 8"},
+    {"contiguous, too few requests",
+     [](lidx_score_desc& d) {
+         d = contiguous_desc();
+         d.num_pages = 1;
+     },
+     LIDX_ERR_VALUE, "num_pages = 1 with page_size = 0: must be at least batch = 2"},
+    {"contiguous, stride < keys",
+     [](lidx_score_desc& d) {
+         d = contiguous_desc();
+         d.k_page_stride -= 16;
+     },
+     LIDX_ERR_VALUE, "k_page_stride = 127984: must be at least 128000 = max_keys * 128"},
+    {"contiguous, scale stride < keys",
+     [](lidx_score_desc& d) {
+         d = contiguous_desc();
+         d.k_scale_page_stride -= 4;
+     },
+     LIDX_ERR_VALUE, "k_scale_page_stride = 3996: must be at least 4000 = max_keys * 4"},
+};
+
+// Valid descriptions that nothing serves: lidx_plan_create fails, lidx_supports says so.
+const DescRow kUnserved[] = {
+    {"129 heads", [](lidx_score_desc& d) { d.heads = 129; }, LIDX_ERR_UNSUPPORTED,
+     "no kernel serves heads = 129, depth = 128, page_size = 64 on compute capability 10.0; there are sm100_score_h64"},
+    {"2^31 heads", [](lidx_score_desc& d) { d.heads = INT_MAX; }, LIDX_ERR_UNSUPPORTED, "heads = 2147483647"},
+    {"depth 100", [](lidx_score_desc& d) { d.depth = 100; }, LIDX_ERR_UNSUPPORTED,
+     "generic_score (heads 1 to 128, depth a multiple of 16 up to 128): any page size"},
+    {"depth 144",
+     [](lidx_score_desc& d) {
+         d.depth = 144;
+         d.k_page_stride = 64 * 148;
+     },
+     LIDX_ERR_UNSUPPORTED, "depth = 144"},
+    {"unknown kernel", [](lidx_score_desc& d) { d.kernel = "sm100_score_h128"; }, LIDX_ERR_VALUE,
+     "kernel = \"sm100_score_h128\" does not exist; there are sm100_score_h64, sm100_score_h32, "
+     "sm100_score_h32_t3, generic_score"},
+    {"empty kernel", [](lidx_score_desc& d) { d.kernel = ""; }, LIDX_ERR_VALUE, "kernel = \"\" does not exist"},
+    {"kernel of other heads", [](lidx_score_desc& d) { d.kernel = "sm100_score_h32"; }, LIDX_ERR_UNSUPPORTED,
+     "kernel = sm100_score_h32 does not serve heads = 64, depth = 128, page_size = 64: it needs heads 32"},
+    {"kernel of other pages",
+     [](lidx_score_desc& d) {
+         d.kernel = "sm100_score_h64";
+         d.page_size = 48;
+     },
+     LIDX_ERR_UNSUPPORTED, "page_size = 48: it needs page size 16, 32, 64, 128, 256 or contiguous"},
+};
+
+}  // namespace
+
+TEST_CASE("bad input: descriptions outside the limits") {
+    const Fixture fixture;
+    for (const DescRow& row : kInvalidDescs) {
+        CAPTURE(row.name);
+        lidx_score_desc desc = good_desc();
+        row.change(desc);
+        auto* plan = address<lidx_plan>(0x1234);
+        CHECK(lidx_plan_create(fixture.context, &desc, &plan) == row.status);
+        check_message(fixture.context, std::string("lidx_plan_create: "));
+        check_message(fixture.context, row.part);
+        CHECK(plan == address<lidx_plan>(0x1234));
+        auto support = canary_struct<lidx_support>(sizeof(lidx_support));
+        CHECK(lidx_supports(fixture.context, &desc, &support) == row.status);
+        check_message(fixture.context, row.part);
+        CHECK(untouched(support, sizeof(lidx_support)));
+        CHECK(lidx_driver_error(fixture.context) == 0);
+    }
+    lidx_score_desc desc = good_desc();
+    lidx_plan* plan = nullptr;
+    CHECK(lidx_plan_create(fixture.context, &desc, &plan) == LIDX_OK);  // what the rows change was good before
+    lidx_plan_destroy(plan);
+    desc = contiguous_desc();
+    CHECK(lidx_plan_create(fixture.context, &desc, &plan) == LIDX_OK);
+    lidx_plan_destroy(plan);
+}
+
+TEST_CASE("bad input: shapes without a kernel") {
+    const Fixture fixture;
+    for (const DescRow& row : kUnserved) {
+        CAPTURE(row.name);
+        lidx_score_desc desc = good_desc();
+        row.change(desc);
+        auto* plan = address<lidx_plan>(0x1234);
+        CHECK(lidx_plan_create(fixture.context, &desc, &plan) == row.status);
+        check_message(fixture.context, row.part);
+        CHECK(plan == address<lidx_plan>(0x1234));
+        auto support = canary_struct<lidx_support>(sizeof(lidx_support));
+        REQUIRE(lidx_supports(fixture.context, &desc, &support) == LIDX_OK);
+        CHECK(support.symbol == nullptr);
+        CHECK(support.arithmetic == 0);
+        CHECK(std::string(support.reason).find(row.part) != std::string::npos);
+    }
+    lidx_score_desc desc = good_desc();
+    std::string endless(100000, 'k');
+    desc.kernel = endless.c_str();
+    lidx_plan* plan = nullptr;
+    CHECK(lidx_plan_create(fixture.context, &desc, &plan) == LIDX_ERR_VALUE);
+    check_message(fixture.context, "does not exist; there are sm100_score_h64");
+}
+
+TEST_CASE("bad input: limits themselves are accepted") {
+    const Fixture fixture;
+    const struct {
+        const char* name;
+        void (*change)(lidx_score_desc&);
+    } rows[] = {
+        {"batch", [](lidx_score_desc& d) { d.batch = 65536; }},
+        {"rows", [](lidx_score_desc& d) { d.max_rows = INT_MAX; }},
+        {"tokens", [](lidx_score_desc& d) { d.max_tokens = INT_MAX; }},
+        {"keys", [](lidx_score_desc& d) { d.max_keys = d.score_stride = 65535 * 128; }},
+        {"pages", [](lidx_score_desc& d) { d.num_pages = INT_MAX; }},
+        {"page stride", [](lidx_score_desc& d) { d.k_page_stride = kTwoTo40 - 16; }},
+        {"exact page stride", [](lidx_score_desc& d) { d.k_page_stride = 8192, d.k_scale_page_stride = 256; }},
+        {"exact score stride", [](lidx_score_desc& d) { d.score_stride = 1000; }},
+        {"heads", [](lidx_score_desc& d) { d.heads = 128; }},
+        {"one head", [](lidx_score_desc& d) { d.heads = 1; }},
+        {"depth", [](lidx_score_desc& d) { d.depth = 16; }},
+        {"page of one key", [](lidx_score_desc& d) { d.page_size = 1; }},
+        {"check", [](lidx_score_desc& d) { d.flags = LIDX_FLAG_CHECK; }},
+    };
+    for (const auto& row : rows) {
+        CAPTURE(row.name);
+        lidx_score_desc desc = good_desc();
+        row.change(desc);
+        lidx_plan* plan = nullptr;
+        const lidx_status status = lidx_plan_create(fixture.context, &desc, &plan);
+        CAPTURE(lidx_last_error(fixture.context));
+        CHECK(status == LIDX_OK);
+        lidx_plan_destroy(plan);
+    }
+}
+
+TEST_CASE("bad input: enqueue arguments") {
+    const Fixture fixture;
+    struct Row {
+        const char* name;
+        void (*change)(lidx_score_args&);
+        lidx_status status;
+        const char* part;
+    };
+    const auto run = [&](const lidx_score_desc& desc, const lidx_score_args& good, const std::vector<Row>& rows) {
+        lidx_plan* plan = nullptr;
+        REQUIRE(lidx_plan_create(fixture.context, &desc, &plan) == LIDX_OK);
+        for (const Row& row : rows) {
+            CAPTURE(row.name);
+            lidx_score_args args = good;
+            row.change(args);
+            CHECK(lidx_score_enqueue(fixture.context, plan, &args, nullptr) == row.status);
+            check_message(fixture.context, row.part);
+        }
+        CHECK(fake().launch_count == 0);
+        CHECK(fake().stack_depth == 0);
+        CHECK(lidx_score_enqueue(fixture.context, plan, &good, nullptr) == LIDX_OK);
+        CHECK(fake().launch_count == 1);
+        fake().launch_count = 0;
+        lidx_plan_destroy(plan);
+    };
+
+    lidx_score_args good = good_args();
+    run(good_desc(), good,
+        {
+            {"size 0", [](lidx_score_args& a) { a.struct_size = 0; }, LIDX_ERR_STRUCT_SIZE,
+             "lidx_score_args.struct_size = 0: this version expects 88"},
+            {"newer", [](lidx_score_args& a) { a.struct_size = 96; }, LIDX_ERR_STRUCT_SIZE, "struct_size = 96"},
+            {"q", [](lidx_score_args& a) { a.q = nullptr; }, LIDX_ERR_NULL, "q is null"},
+            {"q_scale", [](lidx_score_args& a) { a.q_scale = nullptr; }, LIDX_ERR_NULL, "q_scale is null"},
+            {"k_base", [](lidx_score_args& a) { a.k_base = nullptr; }, LIDX_ERR_NULL, "k_base is null"},
+            {"k_scale", [](lidx_score_args& a) { a.k_scale_base = nullptr; }, LIDX_ERR_NULL, "k_scale_base is null"},
+            {"table", [](lidx_score_args& a) { a.block_table = nullptr; }, LIDX_ERR_NULL, "block_table is null"},
+            {"lens", [](lidx_score_args& a) { a.context_lens = nullptr; }, LIDX_ERR_NULL, "context_lens is null"},
+            {"cu", [](lidx_score_args& a) { a.cu_seqlens_q = nullptr; }, LIDX_ERR_NULL, "cu_seqlens_q is null"},
+            {"scores", [](lidx_score_args& a) { a.scores = nullptr; }, LIDX_ERR_NULL, "scores is null"},
+            {"q odd", [](lidx_score_args& a) { a.q = address<void>(0x10008); }, LIDX_ERR_ALIGNMENT,
+             "q = address 65544: must be a multiple of 16"},
+            {"q_scale odd", [](lidx_score_args& a) { a.q_scale = address<float>(0x20004); }, LIDX_ERR_ALIGNMENT,
+             "q_scale = address 131076: must be a multiple of 16"},
+            {"k odd", [](lidx_score_args& a) { a.k_base = address<void>(0x30001); }, LIDX_ERR_ALIGNMENT,
+             "k_base = address 196609: must be a multiple of 16"},
+            {"k_scale odd", [](lidx_score_args& a) { a.k_scale_base = address<void>(0x30002); }, LIDX_ERR_ALIGNMENT,
+             "k_scale_base = address 196610: must be a multiple of 4"},
+            {"table odd", [](lidx_score_args& a) { a.block_table = address<int32_t>(0x40001); }, LIDX_ERR_ALIGNMENT,
+             "block_table = address"},
+            {"lens odd", [](lidx_score_args& a) { a.context_lens = address<int32_t>(0x50002); }, LIDX_ERR_ALIGNMENT,
+             "context_lens = address"},
+            {"cu odd", [](lidx_score_args& a) { a.cu_seqlens_q = address<int32_t>(0x60003); }, LIDX_ERR_ALIGNMENT,
+             "cu_seqlens_q = address"},
+            {"scores odd", [](lidx_score_args& a) { a.scores = address<float>(0x70001); }, LIDX_ERR_ALIGNMENT,
+             "scores = address"},
+        });
+
+    lidx_score_desc checked = good_desc();
+    checked.flags = LIDX_FLAG_CHECK;
+    good.workspace = address<void>(0x80000);
+    good.workspace_bytes = 16;
+    run(checked, good,
+        {
+            {"none", [](lidx_score_args& a) { a.workspace = nullptr; }, LIDX_ERR_WORKSPACE,
+             "workspace is null: the plan needs 16 bytes"},
+            {"small", [](lidx_score_args& a) { a.workspace_bytes = 15; }, LIDX_ERR_WORKSPACE,
+             "workspace_bytes = 15: the plan needs 16"},
+            {"empty", [](lidx_score_args& a) { a.workspace_bytes = 0; }, LIDX_ERR_WORKSPACE, "workspace_bytes = 0"},
+            {"odd", [](lidx_score_args& a) { a.workspace = address<void>(0x80004); }, LIDX_ERR_ALIGNMENT,
+             "workspace = address 524292: must be a multiple of 16"},
+        });
+
+    good = good_args();
+    good.block_table = nullptr;
+    run(contiguous_desc(), good,
+        {{"table", [](lidx_score_args& a) { a.block_table = address<int32_t>(0x40000); }, LIDX_ERR_VALUE,
+          "block_table is not null: the plan's page_size = 0"}});
+}
+
+TEST_CASE("bad input: null arguments everywhere") {
+    const Fixture fixture;
+    lidx_context* const context = fixture.context;
+    lidx_score_desc desc = good_desc();
+    lidx_score_args args = good_args();
+    lidx_plan* plan = nullptr;
+    REQUIRE(lidx_plan_create(context, &desc, &plan) == LIDX_OK);
+    lidx_support support = {};
+    support.struct_size = sizeof(support);
+    lidx_device_info device = {};
+    device.struct_size = sizeof(device);
+    lidx_plan_info info = {};
+    info.struct_size = sizeof(info);
+    size_t bytes = 77;
+    lidx_plan* out = nullptr;
+
+    const auto null_of = [](lidx_status status, const lidx_context* reporter, const char* part) {
+        CAPTURE(part);
+        CHECK(status == LIDX_ERR_NULL);
+        check_message(reporter, part);
+    };
+    null_of(lidx_config_init(nullptr), nullptr, "lidx_config_init: config is null");
+    null_of(lidx_open(nullptr, nullptr), nullptr, "lidx_open: out is null");
+    null_of(lidx_get_device_info(nullptr, &device), nullptr, "ctx is null");
+    null_of(lidx_get_device_info(context, nullptr), context, "info is null");
+    null_of(lidx_get_kernel_info(nullptr, 0, nullptr), nullptr, "info is null");
+    null_of(lidx_score_desc_init(nullptr), nullptr, "desc is null");
+    null_of(lidx_supports(nullptr, &desc, &support), nullptr, "ctx is null");
+    null_of(lidx_supports(context, nullptr, &support), context, "desc is null");
+    null_of(lidx_supports(context, &desc, nullptr), context, "support is null");
+    null_of(lidx_plan_create(nullptr, &desc, &out), nullptr, "ctx is null");
+    null_of(lidx_plan_create(context, nullptr, &out), context, "desc is null");
+    null_of(lidx_plan_create(context, &desc, nullptr), context, "out is null");
+    null_of(lidx_get_plan_info(nullptr, &info), nullptr, "plan is null");
+    null_of(lidx_get_plan_info(plan, nullptr), nullptr, "info is null");
+    null_of(lidx_plan_workspace_bytes(nullptr, &bytes), nullptr, "plan is null");
+    null_of(lidx_plan_workspace_bytes(plan, nullptr), nullptr, "bytes is null");
+    null_of(lidx_score_args_init(nullptr), nullptr, "args is null");
+    null_of(lidx_score_enqueue(nullptr, plan, &args, nullptr), nullptr, "ctx is null");
+    null_of(lidx_score_enqueue(context, nullptr, &args, nullptr), context, "plan is null");
+    null_of(lidx_score_enqueue(context, plan, nullptr, nullptr), context, "args is null");
+    CHECK(bytes == 77);
+    CHECK(out == nullptr);
+    lidx_plan_destroy(plan);
+    lidx_plan_destroy(nullptr);
+    lidx_close(nullptr);
+}
+
+TEST_CASE("bad input: structs from another version") {
+    const Fixture fixture;
+    const lidx_score_desc desc = good_desc();
+    lidx_plan* plan = nullptr;
+    REQUIRE(lidx_plan_create(fixture.context, &desc, &plan) == LIDX_OK);
+    for (const int change : {-8, 8, INT_MIN}) {
+        const auto size_of = [&](size_t size) {
+            return change == INT_MIN ? size_t{0} : size + static_cast<size_t>(change);
+        };
+        CAPTURE(change);
+        const auto wrong = [&](lidx_status status, const lidx_context* reporter, const std::string& type, size_t size) {
+            CHECK(status == LIDX_ERR_STRUCT_SIZE);
+            check_message(reporter, type + ".struct_size = " + std::to_string(size_of(size)) +
+                                        ": this version expects " + std::to_string(size));
+        };
+        auto device = canary_struct<lidx_device_info>(size_of(sizeof(lidx_device_info)));
+        wrong(lidx_get_device_info(fixture.context, &device), fixture.context, "lidx_device_info", sizeof(device));
+        CHECK(untouched(device, size_of(sizeof(device))));
+        auto kernel = canary_struct<lidx_kernel_info>(size_of(sizeof(lidx_kernel_info)));
+        wrong(lidx_get_kernel_info(nullptr, 0, &kernel), nullptr, "lidx_kernel_info", sizeof(kernel));
+        CHECK(untouched(kernel, size_of(sizeof(kernel))));
+        auto support = canary_struct<lidx_support>(size_of(sizeof(lidx_support)));
+        wrong(lidx_supports(fixture.context, &desc, &support), fixture.context, "lidx_support", sizeof(support));
+        CHECK(untouched(support, size_of(sizeof(support))));
+        auto info = canary_struct<lidx_plan_info>(size_of(sizeof(lidx_plan_info)));
+        wrong(lidx_get_plan_info(plan, &info), nullptr, "lidx_plan_info", sizeof(info));
+        CHECK(untouched(info, size_of(sizeof(info))));
+        lidx_config config;
+        REQUIRE(lidx_config_init(&config) == LIDX_OK);
+        config.struct_size = size_of(sizeof(config));
+        auto* context = address<lidx_context>(0x1234);
+        wrong(lidx_open(&config, &context), nullptr, "lidx_config", sizeof(config));
+        CHECK(context == nullptr);
+    }
+    lidx_plan_destroy(plan);
+}
+
+TEST_CASE("bad input: kernel index") {
+    lidx_kernel_info info = canary_struct<lidx_kernel_info>(sizeof(lidx_kernel_info));
+    for (const int32_t index : {-1, lidx_kernel_count(), INT32_MAX, INT32_MIN}) {
+        CHECK(lidx_get_kernel_info(nullptr, index, &info) == LIDX_ERR_VALUE);
+        check_message(nullptr, "index = " + std::to_string(index) + ": must be 0 .. 3");
+        CHECK(untouched(info, sizeof(info)));
+    }
+}
+
+TEST_CASE("bad input: no driver, no device, no kernel for the device") {
+    fake_reset();
+    const std::string path = fake_driver_path();
+    lidx_config config;
+    REQUIRE(lidx_config_init(&config) == LIDX_OK);
+    config.device = 0;
+    const auto fails = [&](lidx_status expected, const char* part) {
+        auto* context = address<lidx_context>(0x1234);
+        CAPTURE(part);
+        CHECK(lidx_open(&config, &context) == expected);
+        check_message(nullptr, part);
+        CHECK(context == nullptr);
+        CHECK(fake().retains == 0);
+        CHECK(fake().modules_loaded == 0);
+        CHECK(fake().stack_depth == 0);
+    };
+    config.driver_path = "/nonexistent/libcuda.so.1";
+    fails(LIDX_ERR_NO_DRIVER, "'/nonexistent/libcuda.so.1' (lidx_config.driver_path) cannot be loaded");
+    config.driver_path = "libc.so.6";
+    fails(LIDX_ERR_NO_DRIVER, "lacks the symbol cuInit");
+    config.driver_path = path.c_str();
+
+    fake().init_result = CUDA_ERROR_NO_DEVICE;
+    fails(LIDX_ERR_NO_DEVICE, "cuInit: ");
+    CHECK(lidx_driver_error(nullptr) == 100);
+    fake().init_result = CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    fails(LIDX_ERR_NO_DRIVER, "cuInit: ");
+    CHECK(lidx_driver_error(nullptr) == 803);
+    fake().init_result = CUDA_SUCCESS;
+    fake().device_count = 0;
+    fails(LIDX_ERR_NO_DEVICE, "has no device");
+    fake().device_count = 1;
+    config.device = 1;
+    fails(LIDX_ERR_NO_DEVICE, "device = 1: driver ");
+    config.device = -2;
+    fails(LIDX_ERR_VALUE, "device = -2: must be -1 (the current context) or a device ordinal");
+    config.device = -1;
+    fails(LIDX_ERR_NO_CONTEXT, "device = -1: no CUDA context is current in this thread");
+    config.device = 0;
+    config.flags = 1;
+    fails(LIDX_ERR_VALUE, "flags = 1: must be 0");
+    config.flags = 0;
+    fake().major = 7;
+    fake().minor = 5;
+    fails(LIDX_ERR_NO_DEVICE, "has compute capability 7.5; there are sm100_score_h64 (heads 64, depth 128)");
+}
