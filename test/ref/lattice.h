@@ -34,11 +34,12 @@ inline void lattice_codes(Rng& rng, int depth, bool positive, uint8_t* codes) {
 // One row: codes [heads, depth], q_scale [heads].
 inline void lattice_query(Rng& rng, int heads, int depth, uint8_t* codes, float* q_scale) {
     const int exponent = static_cast<int>(rng.between(-8, 4));
+    const uint64_t negative_in_8 = 1 + rng.below(7);   // so that rows of either sign occur
     for (int h = 0; h < heads; ++h) {
         const bool positive = h % 4 == 0 || rng.below(2) == 0;
         detail::lattice_codes(rng, depth, positive, codes + h * depth);
         const auto magnitude = static_cast<double>(rng.between(1, kLatticeMaxWeight));
-        q_scale[h] = static_cast<float>(std::ldexp(rng.below(3) == 0 ? -magnitude : magnitude, exponent));
+        q_scale[h] = static_cast<float>(std::ldexp(rng.below(8) < negative_in_8 ? -magnitude : magnitude, exponent));
     }
 }
 

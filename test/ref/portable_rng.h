@@ -10,7 +10,7 @@ namespace lidx::ref {
 class Rng {
   public:
     explicit Rng(uint64_t seed, uint64_t stream = 0, uint64_t index = 0)
-        : state_(mix(mix(mix(seed) + stream) + index)) {}
+        : state_(mix(mix(mix(seed + kStep) + stream + kStep) + index + kStep)) {}
 
     uint64_t next() { return mix(state_ += kStep); }
 
@@ -40,14 +40,14 @@ class Rng {
         return x / std::sqrt((a * a + b * b + c * c) / 3 + 1e-6);
     }
 
-  private:
     static constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
-    static uint64_t mix(uint64_t z) {
-        z += kStep;
+    static constexpr uint64_t mix(uint64_t z) {
         z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
         z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
         return z ^ (z >> 31);
     }
+
+  private:
     uint64_t state_;
 };
 
