@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The layout of every public struct on LP64, pinned, in C99 with -pedantic -Werror. A change here is a change of the
+ * ABI: it needs a new LIDX_ABI, or a new struct size that old callers may still pass. */
+#include <lidx.h>
+
+#define PIN(name, condition) typedef char pinned_##name[(condition) ? 1 : -1]
+#define PIN_AT(type, field, at) PIN(type##_##field, offsetof(type, field) == (at))
+
+PIN(pointer, sizeof(void *) == 8);
+PIN(status, sizeof(lidx_status) == 4);
+PIN(arithmetic, sizeof(lidx_arithmetic) == 4);
+
+PIN(lidx_config, sizeof(lidx_config) == 24);
+PIN_AT(lidx_config, driver_path, 8);
+PIN_AT(lidx_config, device, 16);
+PIN_AT(lidx_config, flags, 20);
+
+PIN(lidx_device_info, sizeof(lidx_device_info) == 408);
+PIN_AT(lidx_device_info, name, 8);
+PIN_AT(lidx_device_info, driver_path, 136);
+PIN_AT(lidx_device_info, ordinal, 392);
+PIN_AT(lidx_device_info, compute_capability, 396);
+PIN_AT(lidx_device_info, multiprocessors, 400);
+PIN_AT(lidx_device_info, driver_version, 404);
+
+PIN(lidx_kernel_info, sizeof(lidx_kernel_info) == 64);
+PIN_AT(lidx_kernel_info, symbol, 8);
+PIN_AT(lidx_kernel_info, architectures, 16);
+PIN_AT(lidx_kernel_info, arithmetic, 24);
+PIN_AT(lidx_kernel_info, heads, 28);
+PIN_AT(lidx_kernel_info, depth, 32);
+PIN_AT(lidx_kernel_info, tile_keys, 36);
+PIN_AT(lidx_kernel_info, tile_tokens, 40);
+PIN_AT(lidx_kernel_info, threads, 44);
+PIN_AT(lidx_kernel_info, shared_bytes, 48);
+PIN_AT(lidx_kernel_info, shared_bytes_decode, 52);
+PIN_AT(lidx_kernel_info, tmem_columns, 56);
+PIN_AT(lidx_kernel_info, registers, 60);
+
+PIN(lidx_score_desc, sizeof(lidx_score_desc) == 96);
+PIN_AT(lidx_score_desc, flags, 8);
+PIN_AT(lidx_score_desc, batch, 12);
+PIN_AT(lidx_score_desc, max_rows, 16);
+PIN_AT(lidx_score_desc, max_tokens, 20);
+PIN_AT(lidx_score_desc, heads, 24);
+PIN_AT(lidx_score_desc, depth, 28);
+PIN_AT(lidx_score_desc, max_keys, 32);
+PIN_AT(lidx_score_desc, page_size, 40);
+PIN_AT(lidx_score_desc, num_pages, 48);
+PIN_AT(lidx_score_desc, k_page_stride, 56);
+PIN_AT(lidx_score_desc, k_scale_page_stride, 64);
+PIN_AT(lidx_score_desc, block_table_stride, 72);
+PIN_AT(lidx_score_desc, score_stride, 80);
+PIN_AT(lidx_score_desc, kernel, 88);
+
+PIN(lidx_support, sizeof(lidx_support) == 536);
+PIN_AT(lidx_support, symbol, 8);
+PIN_AT(lidx_support, arithmetic, 16);
+PIN_AT(lidx_support, reason, 20);
+
+PIN(lidx_plan_info, sizeof(lidx_plan_info) == 56);
+PIN_AT(lidx_plan_info, symbol, 8);
+PIN_AT(lidx_plan_info, arithmetic, 16);
+PIN_AT(lidx_plan_info, grid, 20);
+PIN_AT(lidx_plan_info, block, 32);
+PIN_AT(lidx_plan_info, shared_bytes, 44);
+PIN_AT(lidx_plan_info, workspace_bytes, 48);
+
+PIN(lidx_score_args, sizeof(lidx_score_args) == 88);
+PIN_AT(lidx_score_args, q, 8);
+PIN_AT(lidx_score_args, q_scale, 16);
+PIN_AT(lidx_score_args, k_base, 24);
+PIN_AT(lidx_score_args, k_scale_base, 32);
+PIN_AT(lidx_score_args, block_table, 40);
+PIN_AT(lidx_score_args, context_lens, 48);
+PIN_AT(lidx_score_args, cu_seqlens_q, 56);
+PIN_AT(lidx_score_args, scores, 64);
+PIN_AT(lidx_score_args, workspace, 72);
+PIN_AT(lidx_score_args, workspace_bytes, 80);
+
+/* Every function is linked, with the type that a C compiler sees. */
+int main(void) {
+    lidx_config config;
+    lidx_score_desc desc;
+    lidx_score_args args;
+    lidx_kernel_info kernel;
+    lidx_plan_info plan_info;
+    lidx_support support;
+    lidx_device_info device;
+    size_t bytes = 0;
+    lidx_plan *plan = NULL;
+    int32_t index;
+
+    kernel.struct_size = sizeof(kernel);
+    plan_info.struct_size = sizeof(plan_info);
+    support.struct_size = sizeof(support);
+    device.struct_size = sizeof(device);
+    if (lidx_config_init(&config) != LIDX_OK || config.struct_size != 24 || config.device != -1) return 1;
+    if (lidx_score_desc_init(&desc) != LIDX_OK || desc.struct_size != 96 || desc.kernel != NULL) return 2;
+    if (lidx_score_args_init(&args) != LIDX_OK || args.struct_size != 88 || args.workspace != NULL) return 3;
+    if (lidx_kernel_count() < 1) return 4;
+    for (index = 0; index < lidx_kernel_count(); ++index)
+        if (lidx_get_kernel_info(NULL, index, &kernel) != LIDX_OK || kernel.symbol == NULL) return 5;
+    if (lidx_get_device_info(NULL, &device) != LIDX_ERR_NULL) return 6;
+    if (lidx_supports(NULL, &desc, &support) != LIDX_ERR_NULL) return 7;
+    if (lidx_plan_create(NULL, &desc, &plan) != LIDX_ERR_NULL || plan != NULL) return 8;
+    if (lidx_get_plan_info(NULL, &plan_info) != LIDX_ERR_NULL) return 9;
+    if (lidx_plan_workspace_bytes(NULL, &bytes) != LIDX_ERR_NULL) return 10;
+    if (lidx_score_enqueue(NULL, NULL, &args, NULL) != LIDX_ERR_NULL) return 11;
+    if (lidx_open(&config, NULL) != LIDX_ERR_NULL || lidx_last_error(NULL)[0] == '\0') return 12;
+    if (lidx_driver_error(NULL) != 0 || lidx_status_string(LIDX_OK) == NULL || lidx_version() == NULL) return 13;
+    lidx_plan_destroy(plan);
+    lidx_close(NULL);
+    return 0;
+}
