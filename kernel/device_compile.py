@@ -55,8 +55,8 @@ def make_ptx(args):
     source = os.path.relpath(os.path.realpath(args.input), os.path.realpath(args.root))
     output = os.path.abspath(args.output)
     depfile = os.path.abspath(args.depfile)
-    command = [args.tool, "-ptx", f"-arch={args.arch}", "-std=c++20", "-fmad=false", "-lineinfo", "-Werror=all-warnings",
-               "-I.", "-MD", "-MF", depfile, "-o", output] + args.extra + [source]
+    command = [args.tool, "-ptx", f"-arch={args.arch}", "-std=c++20", "-fmad=false", "-lineinfo",
+               "-Werror=all-warnings", "-I.", "-MD", "-MF", depfile, "-o", output] + args.extra + [source]
     code, text = run(command, cwd=args.root)
     if code or complaints(text):
         return fail("nvcc", command, text)

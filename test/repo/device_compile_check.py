@@ -63,8 +63,8 @@ class Gates(unittest.TestCase):
         self.assertFalse(os.path.exists(os.path.join(self.folder, "k.cubin")))
 
     def test_remarks_count_as_failures(self):
-        remark = ("ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async instructions are serialized due to "
-                  "insufficient register resources")
+        remark = ("ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async instructions are serialized "
+                  "due to insufficient register resources")
         used = "ptxas info    : Used 40 registers, used 1 barriers"
         self.assertEqual(device_compile.complaints(f"{used}\n{remark}\n"), [remark])
         self.assertEqual(device_compile.complaints(f"{used}\n"), [])

@@ -79,7 +79,8 @@ class Embedded(unittest.TestCase):
                 self.assertTrue(any(name.startswith(".text.") and data for name, data in shipped.items()))
                 self.assertEqual(again.keys(), shipped.keys(), f"{stem} sm_{image.arch}")
                 for name, data in shipped.items():
-                    self.assertTrue(data == again[name], f"{stem} sm_{image.arch} {name} differs from the reassembled PTX")
+                    same = data == again[name]
+                    self.assertTrue(same, f"{stem} sm_{image.arch} {name} differs from the reassembled PTX")
                     compared += 1
         self.assertGreaterEqual(compared, 2 * sum(len(images) - 1 for images in self.containers.values()))
 
