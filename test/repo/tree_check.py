@@ -8,7 +8,7 @@ import sys
 import unittest
 
 ROOT = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "..", "..")
-CODE = (".c", ".cpp", ".h", ".cuh", ".cu")
+CODE = (".c", ".cpp", ".h", ".cuh", ".cu", ".inc")
 SCRIPTS = (".py", ".sh")
 
 # Who may include whom; the first folder that a path begins with decides. Everyone may include from its own folder.
@@ -120,6 +120,14 @@ class Tree(unittest.TestCase):
             if os.path.basename(path) not in ("meson.build", "README.md"):
                 names[os.path.basename(path)].append(path)
         self.assertEqual([paths for paths in names.values() if len(paths) > 1], [])
+
+    def test_documents_name_what_exists(self):
+        pattern = re.compile(r"(?<![\w/.])((?:docs|host|kernel|ptx|test|tools)/[\w./-]*\w)")
+        planned = {"kernel/sm90_score.cu", "kernel/sm90_score_layout.h", "docs/kernel-sm90.md"}   # adding-a-kernel.md
+        lacking = [f"{path}: {name}" for path in FILES if path.endswith(".md")
+                   for name in pattern.findall(text_of(path))
+                   if not os.path.exists(os.path.join(ROOT, name)) and name not in planned]
+        self.assertEqual(lacking, [])
 
     def test_kernel_files_are_short(self):
         for path in FILES:
