@@ -10,15 +10,17 @@
 
 #include "fake_driver.h"
 
+// Every allocation of the process is counted, and one of them can be made to fail.
+static int malloc_calls = 0;
+static int malloc_fails_in = 0;  // 0: never; 1: the next call
 #if defined(__SANITIZE_ADDRESS__)
-constexpr bool kCountsMalloc = false;
-static int malloc_calls = 0;
+constexpr bool kOwnMalloc = false;
 #else
-constexpr bool kCountsMalloc = true;
-static int malloc_calls = 0;
+constexpr bool kOwnMalloc = true;
 extern "C" void* __libc_malloc(size_t size);
 extern "C" void* malloc(size_t size) {  // operator new comes here too
     ++malloc_calls;
+    if (malloc_fails_in > 0 && --malloc_fails_in == 0) return nullptr;
     return __libc_malloc(size);
 }
 #endif
@@ -235,7 +237,7 @@ TEST_CASE("enqueue: allocates nothing, synchronises nothing, leaves the context 
     const int after = malloc_calls;
     CHECK(status == LIDX_OK);
     CHECK(after == before);
-    if (kCountsMalloc) {
+    if (kOwnMalloc) {
         void* volatile one = std::malloc(1);
         std::free(one);
         CHECK(malloc_calls == after + 1);  // the count counts
@@ -248,6 +250,69 @@ TEST_CASE("enqueue: allocates nothing, synchronises nothing, leaves the context 
           FakeCall::k_cuCtxSynchronize, FakeCall::k_cuStreamSynchronize, FakeCall::k_cuMemsetD8_v2,
           FakeCall::k_cuMemsetD32_v2, FakeCall::k_cuMemsetD32Async, FakeCall::k_cuCtxSetCurrent})
         CHECK(fake().calls_of(call) == 0);
+}
+
+TEST_CASE("out of host memory: a status, wherever it strikes, and nothing is left behind") {
+    if (!kOwnMalloc) return;
+    fake_reset();
+    Context context;
+    REQUIRE(open(0, &context) == LIDX_OK);
+    const lidx_score_desc desc = paged_desc();
+    const std::string path = fake_driver_path();
+    lidx_config config;
+    REQUIRE(lidx_config_init(&config) == LIDX_OK);
+    config.driver_path = path.c_str();
+    config.device = 0;
+    lidx_score_args bad_args = paged_args();
+    bad_args.cu_seqlens_q = nullptr;
+    const Plan plan = make_plan(context, desc);
+
+    int failures = 0;
+    for (int n = 1;; ++n) {
+        lidx_plan* out = nullptr;
+        malloc_fails_in = n;
+        const lidx_status status = lidx_plan_create(context.get(), &desc, &out);
+        const bool struck = malloc_fails_in == 0;
+        malloc_fails_in = 0;
+        lidx_plan_destroy(out);
+        if (!struck) {
+            CHECK(status == LIDX_OK);
+            break;
+        }
+        ++failures;
+        CHECK(status == LIDX_ERR_OUT_OF_MEMORY);
+        CHECK(out == nullptr);
+        CHECK(std::string(lidx_last_error(context.get())) == "lidx_plan_create: host memory ran out");
+    }
+    CHECK(failures > 0);
+
+    // The text of another failure cannot be made: memory is what ran out then.
+    malloc_fails_in = 1;
+    const lidx_status enqueued = lidx_score_enqueue(context.get(), plan.get(), &bad_args, nullptr);
+    const bool struck = malloc_fails_in == 0;
+    malloc_fails_in = 0;
+    CHECK(enqueued == (struck ? LIDX_ERR_OUT_OF_MEMORY : LIDX_ERR_NULL));
+
+    for (int n = 1;; ++n) {
+        fake().retains = fake().modules_loaded = 0;
+        fake().function_count = fake().calls[static_cast<int>(FakeCall::k_cuModuleLoadData)] = 0;
+        lidx_context* out = nullptr;
+        malloc_fails_in = n;
+        const lidx_status status = lidx_open(&config, &out);
+        const bool open_struck = malloc_fails_in == 0;
+        malloc_fails_in = 0;
+        lidx_close(out);
+        CAPTURE(n, static_cast<int>(status));
+        CHECK(fake().retains == 0);
+        CHECK(fake().modules_loaded == 0);
+        CHECK(fake().stack_depth == 0);
+        CHECK((status == LIDX_OK || status == LIDX_ERR_OUT_OF_MEMORY || status == LIDX_ERR_NO_DRIVER));
+        if (!open_struck) {
+            CHECK(status == LIDX_OK);
+            break;
+        }
+        REQUIRE(n < 10000);
+    }
 }
 
 TEST_CASE("enqueue: nothing to do launches nothing and needs no pointer") {
