@@ -91,6 +91,8 @@ def wrong_includes(contents):
 
 
 class Tree(unittest.TestCase):
+    maxDiff = None
+
     def test_includes_point_the_allowed_way(self):
         contents = {path: text_of(path) for path in FILES if path.endswith(CODE)}
         self.assertGreater(sum(len(list(includes(text))) for text in contents.values()), 10)
