@@ -61,11 +61,10 @@ struct Work {
     int32_t request;
     int32_t key_begin;      // first key of the tile
     int32_t key_end;        // keys that the request has
-    int32_t row_begin;      // first row of the request
-    int32_t tokens;         // rows of the request
-    TileRange tiles;        // token tiles of this slice
-    __device__ __forceinline__ bool empty() const { return key_begin >= key_end || tiles.begin >= tiles.end; }
-    __device__ __forceinline__ int32_t count() const { return tiles.end - tiles.begin; }
+    int32_t row;            // first row of this slice's token tiles
+    int32_t tokens;         // rows of this slice that the request has; <= 0: none
+    int32_t tiles;          // token tiles of this slice
+    __device__ __forceinline__ bool empty() const { return key_begin >= key_end || tiles <= 0; }
 };
 
 // Who is asking. warp came through shfl: uniform for ptxas too.
@@ -84,8 +83,10 @@ __device__ __forceinline__ Work find_work(const ScoreParams& p) {
                                           ptx::ld_global_nc_s32(p.cu_seqlens_q + request + 1),
                                           ptx::ld_global_nc_s32(p.context_lens + request));
     const auto tiles = static_cast<int32_t>(token_tiles(span.tokens, T::kTokens));
-    return {request, static_cast<int32_t>(ptx::ctaid_y()) * kTileKeys, span.keys, span.row_begin, span.tokens,
-            slice_tiles(tiles, ptx::ctaid_z(), ptx::nctaid_z())};
+    const TileRange slice = slice_tiles(tiles, ptx::ctaid_z(), ptx::nctaid_z());
+    const int32_t first = slice.begin * T::kTokens;
+    return {request, static_cast<int32_t>(ptx::ctaid_y()) * kTileKeys, span.keys, span.row_begin + first,
+            span.tokens - first, slice.end - slice.begin};
 }
 
 __device__ __forceinline__ void wait(ptx::SharedAddr barrier, ptx::Parity parity) {
@@ -149,9 +150,8 @@ template <class T>
 __device__ __forceinline__ void load_q_tile(const ptx::TensorMap* q_map, const Work& work, int32_t n,
                                             typename T::SharedLayout& shared) {
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.q_full[n & 1]);
-    const int32_t row = work.row_begin + (work.tiles.begin + n) * T::kTokens;
     ptx::mbarrier_arrive_expect_tx(full, T::kQBytes);
-    ptx::cp_async_bulk_tensor_2d(q_buffer<T>(n, shared), q_map, 0, row * T::kHeads, full);
+    ptx::cp_async_bulk_tensor_2d(q_buffer<T>(n, shared), q_map, 0, (work.row + n * T::kTokens) * T::kHeads, full);
 }
 
 // Issuer. S = K Q^T of tile n as soon as its operands are there.
@@ -173,10 +173,10 @@ __device__ __forceinline__ void multiply(ptx::TmemAddr s, int32_t n, typename T:
 // A thread's share of tile n's q_scale [tokens * heads]: +0 for rows that the request does not have.
 template <class T>
 __device__ __forceinline__ float load_q_scale(const ScoreParams& p, const Work& work, int32_t n, uint32_t column) {
-    const int32_t token = (work.tiles.begin + n) * T::kTokens + static_cast<int32_t>(column) / T::kHeads;
-    if (n >= work.count() || static_cast<int32_t>(column) >= T::kColumns || token >= work.tokens) return 0.0f;
-    const int64_t row = work.row_begin + (work.tiles.begin + n) * T::kTokens;
-    return ptx::ld_global_nc_f32(p.q_scale + row * T::kHeads + column);
+    const int32_t token = n * T::kTokens + static_cast<int32_t>(column) / T::kHeads;
+    if (n >= work.tiles || static_cast<int32_t>(column) >= T::kColumns || token >= work.tokens) return 0.0f;
+    const float* scales = p.q_scale + int64_t{work.row} * T::kHeads + column;
+    return ptx::ld_global_nc_f32(scales + int64_t{n} * T::kColumns);
 }
 template <class T>
 __device__ __forceinline__ void keep_q_scale(float value, int32_t n, uint32_t column,
@@ -244,7 +244,7 @@ __device__ __forceinline__ void start_loads(const ScoreParams& p, const ptx::Ten
         ptx::fence_mbarrier_init_release_cluster();
         ptx::fence_proxy_async_shared_cta();   // TMA completes on them through the async proxy
         load_q_tile<T>(q_map, work, 0, shared);
-        if (work.count() > 1) load_q_tile<T>(q_map, work, 1, shared);
+        if (work.tiles > 1) load_q_tile<T>(q_map, work, 1, shared);
     }
     ptx::bar_warp_sync(ptx::kFullMask);
     load_k_tile<T>(p, k_map, work, self, shared);
@@ -267,15 +267,14 @@ __device__ __forceinline__ OwnKey load_own_key(const ScoreParams& p, const Work&
     return own;
 }
 
-// A warp's lanes hold consecutive keys: each store is one full line of 128 bytes.
+// The scores of one tile, from `to` on with a row every `stride` elements; tokens: those that the request still has. A
+// warp's lanes hold consecutive keys: each store is one full line of 128 bytes.
 template <class T>
-__device__ __forceinline__ void store_tile(const ScoreParams& p, const Work& work, const OwnKey& own, int32_t n,
+__device__ __forceinline__ void store_tile(float* to, int64_t stride, int32_t tokens, const OwnKey& own,
                                            const float (&sum)[T::kTokens]) {
-    const int32_t first = (work.tiles.begin + n) * T::kTokens;
-    float* to = p.scores + (int64_t{work.row_begin} + first) * p.score_stride + own.key;
 #pragma unroll
-    for (int token = 0; token < T::kTokens; ++token, to += p.score_stride)
-        if (own.live && first + token < work.tokens) ptx::st_global_f32(to, ptx::mul_rn_f32(own.scale, sum[token]));
+    for (int token = 0; token < T::kTokens; ++token)
+        if (own.live && token < tokens) ptx::st_global_f32(to + token * stride, ptx::mul_rn_f32(own.scale, sum[token]));
 }
 
 template <class T>
@@ -301,19 +300,20 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
         multiply<T>(s, 0, shared);
     }
 
-    for (int32_t n = 0; n < work.count(); ++n) {
+    float* to = p.scores + int64_t{work.row} * p.score_stride + own.key;
+    for (int32_t n = 0; n < work.tiles; ++n, to += T::kTokens * p.score_stride) {
         const float next_q_scale = load_q_scale<T>(p, work, n + 1, index);
         wait(ptx::cvta_to_shared(&shared.s_full), {static_cast<uint32_t>(n) & 1});
         ptx::tcgen05_fence_after_thread_sync();
-        if (n + 2 < work.count() && self.issuer()) load_q_tile<T>(&q_map, work, n + 2, shared);
+        if (n + 2 < work.tiles && self.issuer()) load_q_tile<T>(&q_map, work, n + 2, shared);
         float row[T::kColumns / 32][32];
         drain<T>(s.lane(self.warp * 32), row);
         meet();   // S may be overwritten; q_scale n is in place, q_scale n - 1 has been read
-        if (n + 1 < work.count() && self.issuer()) multiply<T>(s, n + 1, shared);
+        if (n + 1 < work.tiles && self.issuer()) multiply<T>(s, n + 1, shared);
         float sum[T::kTokens];
         reduce<T>(row, n, shared, sum);
-        store_tile<T>(p, work, own, n, sum);
-        if (n + 1 < work.count()) keep_q_scale<T>(next_q_scale, n + 1, index, shared);
+        store_tile<T>(to, p.score_stride, work.tokens - n * T::kTokens, own, sum);
+        if (n + 1 < work.tiles) keep_q_scale<T>(next_q_scale, n + 1, index, shared);
     }
     ptx::bar_warp_sync(ptx::kFullMask);
     if (self.warp == 1) ptx::tcgen05_dealloc(s, T::kTmemColumns);   // all have drained: they met after the last drain
