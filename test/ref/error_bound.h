@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far a kernel's score may be from the oracle's, derived from the arithmetic that computed it.
 //
-// One dot product goes through four steps of 32 products. With exact prefixes x_0 = 0 .. x_4, products p_i, raw exponents e(v) >= -6 and
-// eps_0 = 0, a tensor core of window F and T result fraction bits obeys
+// One dot product goes through four steps of 32 products. With exact prefixes x_0 = 0 .. x_4, products p_i, raw
+// exponents e(v) >= -6 and eps_0 = 0, a tensor core of window F and T result fraction bits obeys
 //
-//     R       = max( max over nonzero products of e(q_i) + e(k_i), floor(log2(|x_j| + eps_j)) )       second term only if nonzero
+//     R       = max( max over nonzero products of e(q_i) + e(k_i),
+//                    floor(log2(|x_j| + eps_j)) where that is not 0 )
 //     g       = 2^(R - F)
 //     eps'    = eps_j + sum_i [p_i is not a multiple of g] * min(|p_i|, g) + min(|x_j| + eps_j, g)
 //     eps_j+1 = eps' + 2^(floor(log2(|x_j+1| + eps')) - T)
 //
-// (each product and the carried sum lose less than g when they are cut, the result less than its last place). fp32 fma in any order:
-// eps = gamma_128 * sum |p_i|. With u = 2^-24, gamma_n = n u / (1 - n u), H heads and weights w:
+// (each product and the carried sum lose less than g when they are cut, the result less than its last place). fp32 fma
+// in any order: eps = gamma_128 * sum |p_i|. With u = 2^-24, gamma_n = n u / (1 - n u), H heads and weights w:
 //
 //     |error| <= |k_scale| * (sum |w_h| eps_h + gamma_(H+3) * sum |w_h| (|d_h| + eps_h)) * (1 + 2^-23)
 //                + (2H + 2) * 2^-149 * max(1, |k_scale|)
@@ -29,18 +30,19 @@ namespace lidx::ref {
 
 struct Arithmetic {
     const char* name;
-    int window;         // F; 0: fp32 fma
-    int result_bits;    // T
+    int window;        // F; 0: fp32 fma
+    int result_bits;   // T
 };
 inline constexpr Arithmetic kSm100{"sm_100", 25, 23};
 inline constexpr Arithmetic kSm90{"sm_90", 13, 13};
 inline constexpr Arithmetic kFp32{"fp32", 0, 0};
 
-// A vector of e4m3 codes taken apart once, so that the loops over pairs of vectors stay simple. Shorter vectors are padded with zeros.
+// A vector of e4m3 codes taken apart once, so that the loops over pairs of vectors stay simple. Shorter vectors are
+// padded with zeros.
 struct Operand {
     static constexpr int kDepth = 128;
-    static constexpr int16_t kZeroExponent = -512;  // any sum with it stays below every real exponent
-    static constexpr int16_t kZeroLowBit = 512;     // a zero product is a multiple of everything
+    static constexpr int16_t kZeroExponent = -512;   // any sum with it stays below every real exponent
+    static constexpr int16_t kZeroLowBit = 512;      // a zero product is a multiple of everything
     double value[kDepth];
     int16_t exponent[kDepth];   // raw exponent
     int16_t low_bit[kDepth];    // exponent of the lowest set bit; of a product: the sum of both
@@ -126,7 +128,8 @@ inline BoundedDot bounded_dot(const Operand& q, const Operand& k, Arithmetic ari
 
 struct BoundedScore {
     double value;   // the oracle's
-    double bound;   // infinite: fp32 overflow, or an infinite scale times a sum of unsure sign, decides; nothing can be demanded
+    double bound;   // infinite where nothing can be demanded: fp32 may overflow, or the sign of a sum that is too close
+                    // to 0 decides what an infinite scale makes of it
 };
 
 // q [heads] operands.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exact-lattice inputs: every kernel, whatever its arithmetic and its order of additions, must give the oracle's bits.
 //
-//     q, k      integers with |q|, |k| <= 8, hence sum_i |q_i k_i| <= 128 * 64 = 2^13: exact even in Hopper's 13-bit window
+//     q, k      integers with |q|, |k| <= 8, so sum_i |q_i k_i| <= 128 * 64 = 2^13: exact even in 13 bits (sm_90)
 //     q_scale   nonzero integers |w| <= 4 times one power of two per row
 //     k_scale   a power of two per key, positive
 //
 // Any order of a head sum is then exact in fp32: 2^13 * 128 heads * 4 = 2^22. q leans to one side per head and k to the
-// positive side for most keys, so that dot products of both signs occur and more than nine tenths of the scores are not zero.
+// positive side for most keys, so that dot products of both signs occur and more than nine tenths of the scores are not
+// zero.
 #pragma once
 #include <bit>
 #include <cmath>

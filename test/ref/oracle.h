@@ -3,9 +3,10 @@
 //
 //     score = k_scale * sum_h q_scale[h] * relu(q[h] . k)
 //
-// A product of two e4m3 values has 8 significant bits and 128 of them span fewer than 53, so every dot product is exact. On exact-lattice
-// inputs (lattice.h) the whole score is, and its fp32 value is the one that every kernel must produce bit for bit.
-// A NaN code makes its dot product NaN and relu lets it through; NaN and infinity in the scales follow IEEE 754.
+// A product of two e4m3 values has 8 significant bits and 128 of them span fewer than 53, so every dot product is
+// exact. On exact-lattice inputs (lattice.h) the whole score is, and its fp32 value is the one that every kernel must
+// produce bit for bit. A NaN code makes its dot product NaN and relu lets it through; NaN and infinity in the scales
+// follow IEEE 754.
 #pragma once
 #include <cmath>
 #include <cstdint>

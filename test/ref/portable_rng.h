@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers that are the same on every machine: 64-bit integer arithmetic (SplitMix64; Steele, Lea, Flood, OOPSLA 2014) and IEEE
-// operations only. A generator is named by (seed, stream, index), so that what is drawn for one key does not depend on any other.
+// Random numbers that are the same on every machine: 64-bit integer arithmetic (SplitMix64; Steele, Lea, Flood, OOPSLA
+// 2014) and IEEE operations only. A generator is named by (seed, stream, index), so that what is drawn for one key does
+// not depend on any other.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -15,9 +16,7 @@ class Rng {
     uint64_t next() { return mix(state_ += kStep); }
 
     // Uniform integer in [0, n), n >= 1.
-    uint64_t below(uint64_t n) {
-        return static_cast<uint64_t>((static_cast<unsigned __int128>(next()) * n) >> 64);
-    }
+    uint64_t below(uint64_t n) { return static_cast<uint64_t>((static_cast<unsigned __int128>(next()) * n) >> 64); }
     // Uniform integer in [low, high].
     int64_t between(int64_t low, int64_t high) {
         return low + static_cast<int64_t>(below(static_cast<uint64_t>(high - low) + 1));

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensor-core kernels' exact arithmetic, written down independently of the emulator and of the kernels, so that tests can demand the
-// same bits on any input.
+// The tensor-core kernels' exact arithmetic, written down independently of the emulator and of the kernels, so that
+// tests can demand the same bits on any input.
 //
-// One step takes 32 products and the accumulator C. R is the largest of the raw exponent sums of the nonzero products and of C's exponent;
-// every product and C are cut toward zero to multiples of 2^(R - F), added exactly, and the sum is cut toward zero to T fraction bits.
-// (F, T): (25, 23) on sm_100, (13, 13) on sm_90. Sources: microsoft/MMA-Sim (arXiv 2511.10909) and Khattak and Mikaitis
-// (arXiv 2512.07004) for sm_100; sm_90 was compared with an H200, word for word. A NaN anywhere gives NaN.
+// One step takes 32 products and the accumulator C. R is the largest of the raw exponent sums of the nonzero products
+// and of C's exponent; every product and C are cut toward zero to multiples of 2^(R - F), added exactly, and the sum is
+// cut toward zero to T fraction bits. (F, T): (25, 23) on sm_100, (13, 13) on sm_90. Sources: microsoft/MMA-Sim (arXiv
+// 2511.10909) and Khattak and Mikaitis (arXiv 2512.07004) for sm_100; sm_90 was compared with an H200, word for word. A
+// NaN anywhere gives NaN.
 //
 // The head sum of the sm_100 kernels is the one that kernel/sm100_score.cu documents.
 #pragma once
@@ -40,7 +41,7 @@ inline float fixed_window_step(const uint8_t* a, const uint8_t* b, int count, fl
         }
     if (r == kNone) return 0;
     const int unit = r - rule.window;
-    const double units = std::ldexp(1.0, -unit);   // scaling by it is exact, and the conversion to an integer cuts toward zero
+    const double units = std::ldexp(1.0, -unit);   // scaling is exact; conversion to an integer cuts toward zero
     auto sum = static_cast<int64_t>(c * units);
     for (int i = 0; i < count; ++i) sum += static_cast<int64_t>(kE4m3Value[a[i]] * kE4m3Value[b[i]] * units);
     // Keep the leading bit and T more.

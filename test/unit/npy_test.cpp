@@ -102,7 +102,8 @@ TEST_CASE("npy: reads versions 1, 2 and 3", "[npy]") {
 
 TEST_CASE("npy: keys in any order, any spacing, either quote", "[npy]") {
     Folder folder;
-    for (const char* dict : {"{\"shape\":(2,3),\"fortran_order\":False,\"descr\":\"|u1\"}", "  { 'shape' : ( 2 , 3 , ) , 'descr':'|u1', 'fortran_order':False }  "}) {
+    for (const char* dict : {"{\"shape\":(2,3),\"fortran_order\":False,\"descr\":\"|u1\"}",
+                             "  { 'shape' : ( 2 , 3 , ) , 'descr':'|u1', 'fortran_order':False }  "}) {
         put(folder / "a.npy", npy_bytes(dict, "abcdef"));
         REQUIRE(refusal<uint8_t>(folder / "a.npy", {kAnySize, 3}) == "accepted");
     }
@@ -113,11 +114,13 @@ TEST_CASE("npy: element values, one dimension, none, and empty arrays", "[npy]")
     const std::string little_one("\0\0\x80\x3f\0\0\0\xc0", 8);   // 1.0f, -2.0f
     put(folder / "f.npy", npy_bytes("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", little_one));
     REQUIRE(read_npy<float>(folder / "f.npy", {2}).data == std::vector<float>{1, -2});
-    put(folder / "i.npy", npy_bytes("{'descr': '<i4', 'fortran_order': False, 'shape': (1,), }", std::string("\xfe\xff\xff\xff", 4)));
+    put(folder / "i.npy",
+        npy_bytes("{'descr': '<i4', 'fortran_order': False, 'shape': (1,), }", std::string("\xfe\xff\xff\xff", 4)));
     REQUIRE(read_npy<int32_t>(folder / "i.npy", {kAnySize}).data == std::vector<int32_t>{-2});
     put(folder / "s.npy", npy_bytes("{'descr': '|u1', 'fortran_order': False, 'shape': (), }", "x"));
     REQUIRE(read_npy<uint8_t>(folder / "s.npy", {}).data == std::vector<uint8_t>{'x'});
-    put(folder / "e.npy", npy_bytes("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 9223372036854775807), }", ""));
+    put(folder / "e.npy",
+        npy_bytes("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 9223372036854775807), }", ""));
     REQUIRE(read_npy<float>(folder / "e.npy", {kAnySize, kAnySize}).data.empty());
 }
 
@@ -165,7 +168,10 @@ TEST_CASE("npy: malformed files are refused by field", "[npy]") {
 }
 
 TEST_CASE("npy: wrong headers are refused by field", "[npy]") {
-    struct Row { const char* dict; const char* message; };
+    struct Row {
+        const char* dict;
+        const char* message;
+    };
     const Row rows[] = {
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", "descr: '<f4', expected '|u1'"},
         {"{'descr': '>f4', 'fortran_order': False, 'shape': (2, 3), }", "descr: '>f4' (big-endian), expected '|u1'"},
@@ -179,7 +185,8 @@ TEST_CASE("npy: wrong headers are refused by field", "[npy]") {
         {"{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3L), }", "expected ')'"},
         {"{'descr': '|u1', 'fortran_order': False, 'shape': 6, }", "expected '('"},
         {"{'descr': '|u1', 'fortran_order': False, 'shape': (2, 9223372036854775808), }", "does not fit in 63 bits"},
-        {"{'descr': '|u1', 'fortran_order': False, 'shape': (2, 99999999999999999999999), }", "does not fit in 63 bits"},
+        {"{'descr': '|u1', 'fortran_order': False, 'shape': (2, 99999999999999999999999), }",
+         "does not fit in 63 bits"},
         {"{'descr': '|u1', 'fortran_order': False, }", "key 'shape' is missing"},
         {"{'fortran_order': False, 'shape': (2, 3), }", "key 'descr' is missing"},
         {"{'descr': '|u1', 'shape': (2, 3), }", "key 'fortran_order' is missing"},
@@ -206,7 +213,8 @@ TEST_CASE("npy: wrong headers are refused by field", "[npy]") {
 TEST_CASE("npy: sizes whose product overflows are refused before anything is allocated", "[npy]") {
     Folder folder;
     for (const char* shape : {"(4294967296, 4294967296)", "(9223372036854775807, 2)", "(2305843009213693952, 1)"}) {
-        put(folder / "a.npy", npy_bytes("{'descr': '<f4', 'fortran_order': False, 'shape': " + std::string(shape) + ", }", "abcd"));
+        put(folder / "a.npy",
+            npy_bytes("{'descr': '<f4', 'fortran_order': False, 'shape': " + std::string(shape) + ", }", "abcd"));
         require_contains(refusal<float>(folder / "a.npy", {kAnySize, kAnySize}), "overflows 63 bits");
     }
     // Fits 63 bits, but not the file.
@@ -225,9 +233,12 @@ TEST_CASE("npy: files that are missing or no files", "[npy]") {
 TEST_CASE("npy: outputs that cannot be written leave nothing behind", "[npy]") {
     Folder folder;
     const std::vector<float> data(100000);
-    require_contains(failure_of([&] { write_npy<float>("/dev/full", {100000}, data); }), "/dev/full: write failed: No space left");
+    require_contains(failure_of([&] { write_npy<float>("/dev/full", {100000}, data); }),
+                     "/dev/full: write failed: No space left");
     REQUIRE(std::filesystem::exists("/dev/full"));
-    require_contains(failure_of([&] { write_npy<float>(folder / "no/such/dir.npy", {100000}, data); }), "cannot create it");
-    require_contains(failure_of([&] { write_npy<float>(folder / "a.npy", {2}, data); }), "does not hold 100000 elements");
+    require_contains(failure_of([&] { write_npy<float>(folder / "no/such/dir.npy", {100000}, data); }),
+                     "cannot create it");
+    require_contains(failure_of([&] { write_npy<float>(folder / "a.npy", {2}, data); }),
+                     "does not hold 100000 elements");
     REQUIRE_FALSE(std::filesystem::exists(folder / "a.npy"));
 }

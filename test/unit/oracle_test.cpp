@@ -29,14 +29,15 @@ std::vector<uint8_t> codes_of(std::vector<double> values, size_t size = kDepth) 
 
 struct Problem {
     int heads;
-    std::vector<uint8_t> q;          // [heads, 128]
-    std::vector<float> q_scale;      // [heads]
-    std::vector<uint8_t> k;          // [128]
+    std::vector<uint8_t> q;       // [heads, 128]
+    std::vector<float> q_scale;   // [heads]
+    std::vector<uint8_t> k;       // [128]
     float k_scale = 1;
     std::vector<Operand> q_operands;
     Operand k_operand;
 
-    explicit Problem(int heads_) : heads(heads_), q(heads_ * kDepth), q_scale(heads_, 1.0f), k(kDepth), q_operands(heads_) {}
+    explicit Problem(int heads_)
+        : heads(heads_), q(heads_ * kDepth), q_scale(heads_, 1.0f), k(kDepth), q_operands(heads_) {}
     double oracle() const { return score(q.data(), q_scale.data(), heads, kDepth, k.data(), k_scale); }
     BoundedScore bounded(Arithmetic arithmetic) {
         for (int h = 0; h < heads; ++h) q_operands[h].decode(q.data() + h * kDepth, kDepth);
@@ -109,7 +110,8 @@ TEST_CASE("e4m3: quantisation clamps the largest magnitude at 1e-4", "[e4m3]") {
 }
 
 TEST_CASE("oracle: hand-computed scores", "[oracle]") {
-    // d0 = 1*2 + 2*3 + (-1)*4 = 4; d1 = -1*2 + 0.5*4 = 0 .. -> relu 0; d2 = -8, relu 0. score = 0.5 * (3 * 4 - 2 * 0 + 1 * 0) = 6
+    // d0 = 1*2 + 2*3 + (-1)*4 = 4; d1 = -1*2 + 0.5*4 = 0 .. -> relu 0; d2 = -8, relu 0. score = 0.5 * (3 * 4 - 2 * 0 +
+    // 1 * 0) = 6
     Problem p(3);
     const auto q0 = codes_of({1, 2, -1}), q1 = codes_of({-1, 0, 0.5}), q2 = codes_of({-4});
     std::copy(q0.begin(), q0.end(), p.q.begin());
@@ -146,11 +148,11 @@ TEST_CASE("oracle: NaN codes and scales", "[oracle]") {
     p.q = codes_of({1}, 2 * kDepth);
     p.k = codes_of({-1, 1});
     p.k[5] = 0xff;
-    REQUIRE(std::isnan(p.oracle()));                  // relu must not hide it
+    REQUIRE(std::isnan(p.oracle()));   // relu must not hide it
     p.k[5] = 0;
     REQUIRE(p.oracle() == 0);
     p.q_scale[0] = std::numeric_limits<float>::infinity();
-    REQUIRE(std::isnan(p.oracle()));                  // infinity * relu(-1)
+    REQUIRE(std::isnan(p.oracle()));   // infinity * relu(-1)
     p.k = codes_of({1});
     REQUIRE(p.oracle() == kInfinity);
     p.k_scale = 0;
@@ -161,8 +163,8 @@ TEST_CASE("oracle: NaN codes and scales", "[oracle]") {
 }
 
 TEST_CASE("bound: one product, by hand", "[bound]") {
-    // 1.125 * 1.125 = 81/64: R = 0. sm_100: g = 2^-25, nothing is lost; each of the four results may lose 2^(0 - 23), and from the second
-    // step on the carried sum may lose g. sm_90: g = 2^-13, result 2^-13.
+    // 1.125 * 1.125 = 81/64: R = 0. sm_100: g = 2^-25, nothing is lost; each of the four results may lose 2^(0 - 23),
+    // and from the second step on the carried sum may lose g. sm_90: g = 2^-13, result 2^-13.
     Operand a, b;
     a.decode(codes_of({1.125}).data(), kDepth);
     b.decode(codes_of({1.125}).data(), kDepth);
@@ -178,8 +180,8 @@ TEST_CASE("bound: a small product beside a large one loses itself or g", "[bound
     Operand a, b;
     a.decode(codes_of({256, 1, 9}).data(), kDepth);
     b.decode(codes_of({256, 1, 1}).data(), kDepth);
-    double eps = 1 + 8 + 8;                            // the two products, and the result's last place 2^(16 - 13)
-    for (int step = 1; step < 4; ++step) eps += 8 + 8; // carried sum and result
+    double eps = 1 + 8 + 8;                              // the two products, and the result's last place 2^(16 - 13)
+    for (int step = 1; step < 4; ++step) eps += 8 + 8;   // carried sum and result
     REQUIRE(bounded_dot(a, b, kSm90).eps == eps);
     // sm_100: g = 2^-9, everything is a multiple of it.
     REQUIRE(bounded_dot(a, b, kSm100).eps == 4 * 0x1p-7 + 3 * 0x1p-9);
@@ -200,10 +202,12 @@ TEST_CASE("model: one step by hand", "[model]") {
     const auto a = codes_of({256, 1, 9}), b = codes_of({256, 1, 1});
     REQUIRE(model_dot(a.data(), b.data(), kDepth, kSm90Window) == 65536 + 8);
     REQUIRE(model_dot(a.data(), b.data(), kDepth, kSm100Window) == 65536 + 10);
-    // Cut toward zero, not to nearest: 1 + 15/16 has one bit too many for nobody, -(2^16) + 9 keeps -65528 (g = 8: 9 -> 8).
+    // Cut toward zero, not to nearest: 1 + 15/16 has one bit too many for nobody, -(2^16) + 9 keeps -65528 (g = 8: 9 ->
+    // 8).
     const auto c = codes_of({-256, 0, 9});
     REQUIRE(model_dot(c.data(), b.data(), kDepth, kSm90Window) == -65536 + 8);
-    // A result of 14 significant bits on sm_90: 2^14 * 1 + 1 * 1 in one step has R = 14, g = 2, so 1 is lost; 3 keeps 2.
+    // A result of 14 significant bits on sm_90: 2^14 * 1 + 1 * 1 in one step has R = 14, g = 2, so 1 is lost; 3
+    // keeps 2.
     const auto d = codes_of({128, 3}), e = codes_of({128, 1});
     REQUIRE(model_dot(d.data(), e.data(), kDepth, kSm90Window) == 16384 + 2);
     const auto nan = std::vector<uint8_t>(kDepth, 0x7f);
@@ -213,7 +217,8 @@ TEST_CASE("model: one step by hand", "[model]") {
 }
 
 TEST_CASE("model: sums over even and odd heads are apart", "[model]") {
-    // In order: 2^24 + 1 + 1 = 2^24 in fp32. Apart: even 2^24 + 1 -> 2^24, odd 1: 2^24 + 1 -> 2^24; with odd 1 + 1 = 2: 2^24 + 2.
+    // In order: 2^24 + 1 + 1 = 2^24 in fp32. Apart: even 2^24 + 1 -> 2^24, odd 1: 2^24 + 1 -> 2^24; with odd 1 + 1 = 2:
+    // 2^24 + 2.
     const float dots[4] = {16777216.0f, 1, 0, 1};
     const float ones[4] = {1, 1, 1, 1};
     REQUIRE(sm100_head_sum(dots, ones, 4, 1) == 16777218.0f);
@@ -224,7 +229,10 @@ TEST_CASE("model: sums over even and odd heads are apart", "[model]") {
 }
 
 TEST_CASE("bound: 1200 random dots of the model stay inside it and come near it", "[bound]") {
-    struct Row { Arithmetic arithmetic; FixedWindow window; };
+    struct Row {
+        Arithmetic arithmetic;
+        FixedWindow window;
+    };
     for (const Row& row : {Row{kSm100, kSm100Window}, Row{kSm90, kSm90Window}}) {
         for (const bool any_code : {false, true}) {
             Rng rng(11, any_code);
@@ -322,13 +330,17 @@ TEST_CASE("lattice: bounds hold, few zeros, and every order of additions is exac
                     forwards = std::fma(p.q_scale[h], static_cast<float>(relu(d)), forwards);
                 }
                 for (int h = heads - 1; h >= 0; --h)
-                    backwards = std::fma(p.q_scale[h], static_cast<float>(relu(dot(p.q.data() + h * kDepth, p.k.data(), kDepth))), backwards);
+                    backwards =
+                        std::fma(p.q_scale[h],
+                                 static_cast<float>(relu(dot(p.q.data() + h * kDepth, p.k.data(), kDepth))), backwards);
                 const double exact = p.oracle();
                 const auto bits = std::bit_cast<uint32_t>(static_cast<float>(exact));
                 REQUIRE(static_cast<double>(static_cast<float>(exact)) == exact);
                 REQUIRE(std::bit_cast<uint32_t>(p.k_scale * forwards) == bits);
                 REQUIRE(std::bit_cast<uint32_t>(p.k_scale * backwards) == bits);
-                REQUIRE(std::bit_cast<uint32_t>(sm100_score_model(p.q.data(), p.q_scale.data(), heads, p.k.data(), p.k_scale)) == bits);
+                REQUIRE(std::bit_cast<uint32_t>(
+                            sm100_score_model(p.q.data(), p.q_scale.data(), heads, p.k.data(), p.k_scale))
+                        == bits);
                 zeros += exact == 0;
                 negative_scores += exact < 0;
             }

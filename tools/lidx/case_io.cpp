@@ -73,8 +73,8 @@ std::optional<std::string> bad_page_id(const Case& c) {
         for (int64_t entry = 0; entry < pages; ++entry) {
             const int64_t id = c.block_table[static_cast<size_t>(request * c.max_pages + entry)];
             if (id >= 0 && id < c.num_pages) continue;
-            return "block_table.npy: request " + std::to_string(request) + ", entry " + std::to_string(entry) + ": page id "
-                   + std::to_string(id) + ", expected 0 to " + std::to_string(c.num_pages - 1);
+            return "block_table.npy: request " + std::to_string(request) + ", entry " + std::to_string(entry)
+                   + ": page id " + std::to_string(id) + ", expected 0 to " + std::to_string(c.num_pages - 1);
         }
     }
     return {};
@@ -91,7 +91,8 @@ nlohmann::json read_json(const std::filesystem::path& path) {
 }
 
 Case read_case(const std::filesystem::path& dir) {
-    if (!std::filesystem::is_directory(dir)) bad_input(dir.string() + ": no such directory (make a case with `lidx gen`)");
+    if (!std::filesystem::is_directory(dir))
+        bad_input(dir.string() + ": no such directory (make a case with `lidx gen`)");
     const auto json_path = dir / "case.json";
     const nlohmann::json json = read_json(json_path);
     require(json.is_object() && json.value("format", nlohmann::json()) == kFormat, json_path,
@@ -101,7 +102,8 @@ Case read_case(const std::filesystem::path& dir) {
 
     Case c;
     const nlohmann::json& layout = field(json, "layout", json_path);
-    const auto* name = std::find_if(std::begin(kLayoutNames), std::end(kLayoutNames), [&](const char* n) { return layout == n; });
+    const auto* name =
+        std::find_if(std::begin(kLayoutNames), std::end(kLayoutNames), [&](const char* n) { return layout == n; });
     require(name != std::end(kLayoutNames), json_path,
             "layout: " + layout.dump() + ", expected block-split, split-pool or contiguous");
     c.layout = static_cast<Layout>(name - std::begin(kLayoutNames));
@@ -132,13 +134,15 @@ Case read_case(const std::filesystem::path& dir) {
                 "entry " + std::to_string(i) + ": " + std::to_string(c.cu_seqlens_q[i]) + ", expected at least "
                     + std::to_string(c.cu_seqlens_q[i - 1]) + ", the entry before it");
     require(c.cu_seqlens_q.back() == c.rows, cu_path,
-            "last entry: " + std::to_string(c.cu_seqlens_q.back()) + ", expected " + std::to_string(c.rows) + ", the rows of q.npy");
+            "last entry: " + std::to_string(c.cu_seqlens_q.back()) + ", expected " + std::to_string(c.rows)
+                + ", the rows of q.npy");
 
     if (c.contiguous()) {
         auto k = read_npy<uint8_t>(dir / "k.npy", {c.batch, kAnySize, kDepth});
         c.num_pages = c.batch;
         c.page_slots = k.shape[1];
-        require(c.page_slots <= kInt32Max, dir / "k.npy", "shape: " + shape_text(k.shape) + ", expected at most 2147483647 keys");
+        require(c.page_slots <= kInt32Max, dir / "k.npy",
+                "shape: " + shape_text(k.shape) + ", expected at most 2147483647 keys");
         c.k = std::move(k.data);
         c.k_scale = read_npy<float>(dir / "k_scale.npy", {c.num_pages, c.page_slots}).data;
         return c;
@@ -150,7 +154,8 @@ Case read_case(const std::filesystem::path& dir) {
     c.page_slots = page.get<int64_t>();
     auto table = read_npy<int32_t>(dir / "block_table.npy", {c.batch, kAnySize});
     c.max_pages = table.shape[1];
-    require(c.max_pages <= kInt32Max, dir / "block_table.npy", "shape: " + shape_text(table.shape) + ", expected at most 2147483647 pages");
+    require(c.max_pages <= kInt32Max, dir / "block_table.npy",
+            "shape: " + shape_text(table.shape) + ", expected at most 2147483647 pages");
     c.block_table = std::move(table.data);
     if (c.block_split()) {
         auto k = read_npy<uint8_t>(dir / "k_cache.npy", {kAnySize, c.page_slots, 1, kPackedKeyBytes});
@@ -197,9 +202,7 @@ void write_case(const std::filesystem::path& dir, const Case& c, const nlohmann:
         write("context_lens.npy", {c.batch}, c.context_lens);
         if (!c.contiguous()) write("block_table.npy", {c.batch, c.max_pages}, c.block_table);
         switch (c.layout) {
-            case Layout::kBlockSplit:
-                write("k_cache.npy", {c.num_pages, c.page_slots, 1, kPackedKeyBytes}, c.k);
-                break;
+            case Layout::kBlockSplit: write("k_cache.npy", {c.num_pages, c.page_slots, 1, kPackedKeyBytes}, c.k); break;
             case Layout::kSplitPool:
                 write("k_pages.npy", {c.num_pages, c.page_slots, kDepth}, c.k);
                 write("k_scales.npy", {c.num_pages, c.page_slots}, c.k_scale);

@@ -34,7 +34,7 @@ struct Case {
     int64_t rows = 0;
     int64_t page_slots = 0;   // keys that a page holds; contiguous: keys per request, one "page" each
     int64_t num_pages = 0;
-    int64_t max_pages = 0;    // entries per request in the block table; contiguous: 0
+    int64_t max_pages = 0;   // entries per request in the block table; contiguous: 0
     bool lattice = false;
 
     std::vector<uint8_t> q;              // [rows, heads, 128]
@@ -42,8 +42,8 @@ struct Case {
     std::vector<int32_t> cu_seqlens_q;   // [batch + 1]
     std::vector<int32_t> context_lens;   // [batch], as in the file: may be negative or too large
     std::vector<int32_t> block_table;    // [batch, max_pages]
-    std::vector<uint8_t> k;              // block-split: [num_pages, page_slots * 132]; else [num_pages, page_slots, 128]
-    std::vector<float> k_scale;          // [num_pages, page_slots]; block-split: empty
+    std::vector<uint8_t> k;       // block-split: [num_pages, page_slots * 132]; else [num_pages, page_slots, 128]
+    std::vector<float> k_scale;   // [num_pages, page_slots]; block-split: empty
 
     bool contiguous() const { return layout == Layout::kContiguous; }
     bool block_split() const { return layout == Layout::kBlockSplit; }

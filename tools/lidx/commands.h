@@ -10,9 +10,9 @@ namespace lidx::command {
 struct GenOptions {
     std::filesystem::path out;
     int32_t batch = 1;
-    int32_t tokens = 2;     // per request
+    int32_t tokens = 2;   // per request
     int32_t heads = 64;
-    int32_t keys = 8192;    // per request
+    int32_t keys = 8192;   // per request
     int32_t page = 64;
     std::string layout = "block-split";
     uint64_t seed = 1;
@@ -26,7 +26,7 @@ struct ScoreOptions {
     std::filesystem::path out;
     std::string device = "auto";
     std::filesystem::path stats;
-    std::string kernel;     // empty: the best one
+    std::string kernel;   // empty: the best one
 };
 int run_score(const ScoreOptions& options);
 

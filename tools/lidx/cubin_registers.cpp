@@ -23,18 +23,42 @@ bool read_at(std::string_view bytes, uint64_t offset, T* value) {
     return true;
 }
 
-// Registers of `.text.symbol`, or -1. `cubin` begins with an ELF header and may have other bytes after its end.
-// nvcc keeps a kernel's register count in bits 24-31 of its text section's sh_info (as cuobjdump -res-usage shows it).
-int text_registers(std::string_view cubin, const Elf64_Ehdr& header, const std::string& symbol) {
-    const std::string wanted = ".text." + symbol;
-    Elf64_Shdr names, section;
-    if (!read_at(cubin, header.e_shoff + uint64_t{header.e_shstrndx} * sizeof(Elf64_Shdr), &names)) return -1;
+// One section of a cubin that begins with `header` and may have other bytes after its end; false where there is none of
+// that name.
+bool find_section(std::string_view cubin, const Elf64_Ehdr& header, const std::string& name, Elf64_Shdr* section) {
+    Elf64_Shdr names;
+    if (!read_at(cubin, header.e_shoff + uint64_t{header.e_shstrndx} * sizeof(Elf64_Shdr), &names)) return false;
+    const std::string_view wanted(name.c_str(), name.size() + 1);   // with the terminating zero
     for (uint64_t i = 0; i < header.e_shnum; ++i) {
-        if (!read_at(cubin, header.e_shoff + i * sizeof(Elf64_Shdr), &section)) return -1;
-        const uint64_t name_at = names.sh_offset + section.sh_name;
-        if (name_at >= cubin.size() || cubin.size() - name_at <= wanted.size()) continue;
-        if (std::string_view(cubin.data() + name_at, wanted.size() + 1) == std::string_view(wanted.c_str(), wanted.size() + 1))
-            return static_cast<int>(section.sh_info >> 24);
+        if (!read_at(cubin, header.e_shoff + i * sizeof(Elf64_Shdr), section)) return false;
+        const uint64_t name_at = names.sh_offset + section->sh_name;
+        if (name_at < cubin.size() && cubin.substr(name_at, wanted.size()) == wanted) return true;
+    }
+    return false;
+}
+
+// Section .nv.info is a list of records: u8 format, u8 attribute, and for format 4 a u16 size and that many bytes.
+// Attribute 0x2f is u32 symbol index, u32 registers; a kernel's text section holds its symbol index in the low 24 bits
+// of sh_info. (Read off cubins of CUDA 13.0; the counts are those of `cuobjdump -res-usage`.) -1 where the kernel is
+// not in the cubin.
+int kernel_registers(std::string_view cubin, const Elf64_Ehdr& header, const std::string& symbol) {
+    struct Record {
+        uint8_t format, attribute;
+        uint16_t size_bytes;
+    };
+    constexpr uint8_t kSized = 4, kRegisterCount = 0x2f;
+    Elf64_Shdr text, info;
+    if (!find_section(cubin, header, ".text." + symbol, &text) || !find_section(cubin, header, ".nv.info", &info))
+        return -1;
+    Record record;
+    for (uint64_t at = info.sh_offset; at < info.sh_offset + info.sh_size && read_at(cubin, at, &record);) {
+        at += sizeof(Record);
+        if (record.format != kSized) continue;
+        uint32_t index_and_count[2];
+        if (record.attribute == kRegisterCount && read_at(cubin, at, &index_and_count)
+            && index_and_count[0] == (text.sh_info & 0xffffff))
+            return static_cast<int>(index_and_count[1]);
+        at += record.size_bytes;
     }
     return -1;
 }
@@ -55,8 +79,10 @@ std::vector<std::pair<std::string, int>> cubin_registers(const std::string& symb
         const std::string_view bytes(static_cast<const char*>(fatbin.bytes), fatbin.size_bytes);
         for (size_t at = bytes.find(ELFMAG); at != std::string_view::npos; at = bytes.find(ELFMAG, at + 1)) {
             Elf64_Ehdr header;
-            if (!read_at(bytes, at, &header) || header.e_machine != kMachineCuda || header.e_shentsize != sizeof(Elf64_Shdr)) continue;
-            const int registers = text_registers(bytes.substr(at), header, symbol);
+            if (!read_at(bytes, at, &header) || header.e_machine != kMachineCuda
+                || header.e_shentsize != sizeof(Elf64_Shdr))
+                continue;
+            const int registers = kernel_registers(bytes.substr(at), header, symbol);
             if (registers >= 0) found.emplace_back(architecture(header), registers);
         }
     }

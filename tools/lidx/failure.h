@@ -9,8 +9,8 @@ namespace lidx::command {
 enum ExitCode : int {
     kDone = 0,
     kVerificationFailed = 1,
-    kBadInput = 2,    // arguments, input files, and outputs that cannot be written
-    kNoDevice = 3,    // no device, no driver, or none that serves
+    kBadInput = 2,   // arguments, input files, and outputs that cannot be written
+    kNoDevice = 3,   // no device, no driver, or none that serves
     kInternal = 4
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lidx gen: a case from a seed, the same files on every machine. What is drawn for a row or a key depends on the seed and on its request
-// and position only, so cases that differ in layout or page size hold the same keys.
+// lidx gen: a case from a seed, the same files on every machine. What is drawn for a row or a key depends on the seed
+// and on its request and position only, so cases that differ in layout or page size hold the same keys.
 #include <algorithm>
 #include <array>
 #include <cinttypes>
@@ -29,8 +29,8 @@ uint64_t index_of(int32_t request, int64_t position) {
     return (static_cast<uint64_t>(request) << 32) + static_cast<uint64_t>(position);
 }
 
-// Activations as an indexer sees them: heavy tails, a few outlier channels, and topics that last for a stretch of the text and that query
-// heads care about or not. Keys are normalised before the channel gains, as a layer norm does.
+// Activations as an indexer sees them: heavy tails, a few outlier channels, and topics that last for a stretch of the
+// text and that query heads care about or not. Keys are normalised before the channel gains, as a layer norm does.
 class Activations {
   public:
     explicit Activations(uint64_t seed) : seed_(seed) {
@@ -70,7 +70,7 @@ class Activations {
 
   private:
     static constexpr int kTopics = 16;
-    static constexpr int kSegmentKeys = 96;
+    static constexpr int kSegmentKeys = 256;
 
     // Walsh-Hadamard transform of 128 points, scaled by 128^-0.5.
     static void hadamard(std::array<double, kDepth>& x) {
@@ -101,16 +101,15 @@ void draw_shapes(const GenOptions& options, Case& c) {
         const int64_t tokens = options.ragged ? rng.between(0, options.tokens) : options.tokens;
         const int64_t keys = options.ragged ? rng.between(0, options.keys) : options.keys;
         rows += tokens;
-        if (rows > std::numeric_limits<int32_t>::max())
-            bad_input("--batch times --tokens: more than 2147483647 rows");
+        if (rows > std::numeric_limits<int32_t>::max()) bad_input("--batch times --tokens: more than 2147483647 rows");
         c.cu_seqlens_q.push_back(static_cast<int32_t>(rows));
         c.context_lens.push_back(static_cast<int32_t>(keys));
     }
     c.rows = rows;
 }
 
-// Keys of a request lie in pages all over the pool. A few pages belong to nobody. The table is one entry wider than any length needs,
-// and entries past a length hold ids that would hurt if they were read.
+// Keys of a request lie in pages all over the pool. A few pages belong to nobody. The table is one entry wider than any
+// length needs, and entries past a length hold ids that would hurt if they were read.
 void draw_pages(const GenOptions& options, Case& c) {
     if (c.contiguous()) {
         c.page_slots = options.keys;
@@ -122,7 +121,8 @@ void draw_pages(const GenOptions& options, Case& c) {
     int64_t used = 0;
     for (const int32_t length : c.context_lens) used += (int64_t{length} + options.page - 1) / options.page;
     c.num_pages = used + 1 + used / 16;
-    if (c.num_pages > std::numeric_limits<int32_t>::max()) bad_input("--batch times --keys: more than 2147483647 pages");
+    if (c.num_pages > std::numeric_limits<int32_t>::max())
+        bad_input("--batch times --keys: more than 2147483647 pages");
 
     Rng rng(options.seed, kPages);
     std::vector<int32_t> ids(static_cast<size_t>(c.num_pages));
@@ -149,19 +149,22 @@ void assert_lattice_scores(const Case& c) {
             for (int64_t key = 0; key < length && cells < 4096; key += step) {
                 const int64_t page = c.page_of(request, key), slot = key % std::max<int64_t>(1, c.page_slots);
                 ++cells;
-                zeros += ref::score(c.q.data() + row * c.heads * kDepth, c.q_scale.data() + row * c.heads, c.heads, kDepth,
-                                    c.codes(page, slot), c.scale(page, slot)) == 0;
+                zeros += ref::score(c.q.data() + row * c.heads * kDepth, c.q_scale.data() + row * c.heads, c.heads,
+                                    kDepth, c.codes(page, slot), c.scale(page, slot))
+                         == 0;
             }
     }
     if (cells >= 100 && zeros * 10 > cells)
-        throw std::logic_error("lattice: " + std::to_string(zeros) + " of " + std::to_string(cells) + " scores are zero");
+        throw std::logic_error("lattice: " + std::to_string(zeros) + " of " + std::to_string(cells)
+                               + " scores are zero");
 }
 
 }  // namespace
 
 int run_gen(const GenOptions& options) {
     Case c;
-    c.layout = static_cast<Layout>(std::find(std::begin(kLayoutNames), std::end(kLayoutNames), options.layout) - kLayoutNames);
+    c.layout =
+        static_cast<Layout>(std::find(std::begin(kLayoutNames), std::end(kLayoutNames), options.layout) - kLayoutNames);
     draw_shapes(options, c);
     draw_pages(options, c);
 
@@ -169,10 +172,10 @@ int run_gen(const GenOptions& options) {
     c.q.resize(static_cast<size_t>(c.rows * c.heads * kDepth));
     c.q_scale.resize(static_cast<size_t>(c.rows * c.heads));
     c.k.assign(static_cast<size_t>(c.num_pages * c.page_bytes()), ref::kE4m3NaN);
-    if (!c.block_split())
-        c.k_scale.resize(static_cast<size_t>(c.num_pages * c.page_slots));
+    if (!c.block_split()) c.k_scale.resize(static_cast<size_t>(c.num_pages * c.page_slots));
     for (int64_t page = 0; page < c.num_pages; ++page)
-        for (int64_t slot = 0; slot < c.page_slots; ++slot) c.set_scale(page, slot, std::numeric_limits<float>::quiet_NaN());
+        for (int64_t slot = 0; slot < c.page_slots; ++slot)
+            c.set_scale(page, slot, std::numeric_limits<float>::quiet_NaN());
 
     const Activations activations(options.seed);
     int64_t keys = 0;
@@ -221,7 +224,8 @@ int run_gen(const GenOptions& options) {
                 {"layout", options.layout},
                 {"lattice", options.lattice},
                 {"ragged", options.ragged}});
-    std::printf("%s: %d requests, %" PRId64 " rows, %d heads, %" PRId64 " keys in %" PRId64 " pages (%s), longest %" PRId64 "%s\n",
+    std::printf("%s: %d requests, %" PRId64 " rows, %d heads, %" PRId64 " keys in %" PRId64
+                " pages (%s), longest %" PRId64 "%s\n",
                 options.out.c_str(), c.batch, c.rows, c.heads, keys, c.num_pages, options.layout.c_str(), c.longest(),
                 options.lattice ? ", exact lattice" : "");
     return kDone;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // lidx heatmap: a score file as a picture, rows down, keys across.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <iterator>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "case_io.h"
@@ -33,29 +36,34 @@ namespace {
 struct Color {
     uint8_t r, g, b;
 };
-constexpr Color kBackground{255, 255, 255}, kInk{40, 40, 40}, kDead{225, 225, 225}, kNaN{255, 0, 200}, kRule{120, 120, 120};
+constexpr Color kBackground{255, 255, 255}, kInk{40, 40, 40}, kDead{225, 225, 225}, kNaN{255, 0, 200},
+    kRule{120, 120, 120};
 
-// Dark blue through green to yellow: lightness grows evenly, so the picture also reads in grey and with any colour vision.
-constexpr std::array<Color, 9> kScale = {{{68, 1, 84}, {71, 44, 122}, {59, 81, 139}, {44, 113, 142}, {33, 144, 141},
-                                          {39, 173, 129}, {92, 200, 99}, {170, 220, 50}, {253, 231, 37}}};
+// Dark blue through green to yellow: lightness grows evenly, so the picture also reads in grey and with any colour
+// vision.
+constexpr Color kScale[] = {{68, 1, 84},    {71, 44, 122},  {59, 81, 139},  {44, 113, 142}, {33, 144, 141},
+                            {39, 173, 129}, {92, 200, 99}, {170, 220, 50}, {253, 231, 37}};
 
 Color scale_color(double unit) {
-    const double at = std::clamp(unit, 0.0, 1.0) * (kScale.size() - 1);
-    const auto low = std::min<size_t>(static_cast<size_t>(at), kScale.size() - 2);
+    const double at = std::clamp(unit, 0.0, 1.0) * (std::size(kScale) - 1);
+    const auto low = std::min<size_t>(static_cast<size_t>(at), std::size(kScale) - 2);
     const double t = at - static_cast<double>(low);
     const auto mix = [t](uint8_t a, uint8_t b) { return static_cast<uint8_t>(std::lround(a + t * (b - a))); };
-    return {mix(kScale[low].r, kScale[low + 1].r), mix(kScale[low].g, kScale[low + 1].g), mix(kScale[low].b, kScale[low + 1].b)};
+    return {mix(kScale[low].r, kScale[low + 1].r), mix(kScale[low].g, kScale[low + 1].g),
+            mix(kScale[low].b, kScale[low + 1].b)};
 }
 
 class Picture {
   public:
-    Picture(int width, int height) : width_(width), height_(height), pixels_(static_cast<size_t>(width) * height, kBackground) {}
+    Picture(int width, int height)
+        : width_(width), height_(height), pixels_(static_cast<size_t>(width) * height, kBackground) {}
     int width() const { return width_; }
     int height() const { return height_; }
 
     void fill(int x0, int y0, int x1, int y1, Color color) {
         for (int y = std::max(y0, 0); y < std::min(y1, height_); ++y)
-            for (int x = std::max(x0, 0); x < std::min(x1, width_); ++x) pixels_[static_cast<size_t>(y) * width_ + x] = color;
+            for (int x = std::max(x0, 0); x < std::min(x1, width_); ++x)
+                pixels_[static_cast<size_t>(y) * width_ + x] = color;
     }
     void set(int x, int y, Color color) { fill(x, y, x + 1, y + 1, color); }
     // Top left corner at (x, y); letters are about 8 pixels high. stb_easy_font gives them as filled rectangles.
@@ -65,11 +73,13 @@ class Picture {
             unsigned char color[4];
         };
         std::vector<Vertex> vertices(words.size() * 300 / sizeof(Vertex) + 64);
-        const int quads = stb_easy_font_print(0, 0, words.data(), nullptr, vertices.data(), static_cast<int>(vertices.size() * sizeof(Vertex)));
+        const int quads = stb_easy_font_print(0, 0, words.data(), nullptr, vertices.data(),
+                                              static_cast<int>(vertices.size() * sizeof(Vertex)));
         for (int quad = 0; quad < quads; ++quad) {
             const Vertex& low = vertices[4 * quad];
             const Vertex& high = vertices[4 * quad + 2];
-            fill(x + static_cast<int>(low.x), y + static_cast<int>(low.y), x + static_cast<int>(high.x), y + static_cast<int>(high.y), color);
+            fill(x + static_cast<int>(low.x), y + static_cast<int>(low.y), x + static_cast<int>(high.x),
+                 y + static_cast<int>(high.y), color);
         }
     }
     static int text_width(std::string words) { return stb_easy_font_width(words.data()); }
@@ -102,9 +112,10 @@ std::pair<float, float> color_range(const std::vector<float>& scores) {
     return low < high ? std::pair(low, high) : std::pair(low, low + 1);
 }
 
-// A pixel stands for a block of cells: NaN if any is, else the largest (the indexer keeps the largest), dead if all are.
-Color block_color(const std::vector<float>& scores, int64_t longest, int64_t row0, int64_t row1, int64_t key0, int64_t key1, float low,
-                  float high) {
+// A pixel stands for a block of cells: NaN if any is, else the largest (the indexer keeps the largest), dead if all
+// are.
+Color block_color(const std::vector<float>& scores, int64_t longest, int64_t row0, int64_t row1, int64_t key0,
+                  int64_t key1, float low, float high) {
     float best = -INFINITY;
     for (int64_t row = row0; row < row1; ++row)
         for (int64_t key = key0; key < key1; ++key) {
@@ -138,13 +149,17 @@ int run_heatmap(const HeatmapOptions& options) {
     const Case c = read_case(options.in);
     const int64_t longest = c.longest();
     const Npy<float> scores = read_npy<float>(options.scores, {c.rows, longest});
-    if (scores.data.empty()) bad_input(options.scores.string() + ": shape: " + shape_text(scores.shape) + " has no cell to draw");
+    if (scores.data.empty())
+        bad_input(options.scores.string() + ": shape: " + shape_text(scores.shape) + " has no cell to draw");
 
-    const auto width = static_cast<int>(std::min<int64_t>(kPlotWidth, longest * std::max<int64_t>(1, kPlotWidth / longest)));
-    const auto height = static_cast<int>(
-        std::clamp<int64_t>(c.rows * std::max<int64_t>(1, kMaxPlotHeight / c.rows), std::min<int64_t>(kMinPlotHeight, c.rows * kMaxRowPixels),
-                            std::min<int64_t>(kMaxPlotHeight, c.rows * kMaxRowPixels)));
-    Picture picture(kMarginLeft + std::max(width, 256) + kMarginRight, kMarginTop + std::max(height, kMinPlotHeight) + kMarginBottom);
+    const auto width =
+        static_cast<int>(std::min<int64_t>(kPlotWidth, longest * std::max<int64_t>(1, kPlotWidth / longest)));
+    const auto height =
+        static_cast<int>(std::clamp<int64_t>(c.rows * std::max<int64_t>(1, kMaxPlotHeight / c.rows),
+                                             std::min<int64_t>(kMinPlotHeight, c.rows * kMaxRowPixels),
+                                             std::min<int64_t>(kMaxPlotHeight, c.rows * kMaxRowPixels)));
+    Picture picture(kMarginLeft + std::max(width, 256) + kMarginRight,
+                    kMarginTop + std::max(height, kMinPlotHeight) + kMarginBottom);
     const auto [low, high] = color_range(scores.data);
     const auto row_at = [&](int y) { return c.rows * y / height; };
     const auto key_at = [&](int x) { return longest * x / width; };
@@ -152,12 +167,15 @@ int run_heatmap(const HeatmapOptions& options) {
         for (int x = 0; x < width; ++x) {
             const int64_t row = row_at(y), key = key_at(x);
             picture.set(kMarginLeft + x, kMarginTop + y,
-                        block_color(scores.data, longest, row, std::max(row + 1, row_at(y + 1)), key, std::max(key + 1, key_at(x + 1)), low, high));
+                        block_color(scores.data, longest, row, std::max(row + 1, row_at(y + 1)), key,
+                                    std::max(key + 1, key_at(x + 1)), low, high));
         }
 
-    picture.text(kMarginLeft, 10, "score[row, key]   " + std::to_string(c.batch) + " requests, " + std::to_string(c.rows) + " rows, "
-                                      + std::to_string(c.heads) + " heads, up to " + std::to_string(longest) + " keys; largest of each block");
-    picture.text(kMarginLeft, 24, "grey: past the row's length");
+    picture.text(kMarginLeft, 10,
+                 "score[row, key]   " + std::to_string(c.batch) + " requests, " + std::to_string(c.rows) + " rows, "
+                     + std::to_string(c.heads) + " heads, up to " + std::to_string(longest)
+                     + " keys; largest of each block");
+    picture.text(kMarginLeft, 24, "grey: past the row's length; magenta: NaN");
     const int64_t key_step = tick_step(longest, 8);
     for (int64_t key = 0; key < longest; key += key_step) {
         const int x = kMarginLeft + static_cast<int>(key * width / longest);
@@ -179,14 +197,16 @@ int run_heatmap(const HeatmapOptions& options) {
     }
     const int legend_x = picture.width() - kMarginRight + 20, legend_height = std::max(height, kMinPlotHeight) - 4;
     for (int y = 0; y < legend_height; ++y)
-        picture.fill(legend_x, kMarginTop + y, legend_x + 14, kMarginTop + y + 1, scale_color(1 - static_cast<double>(y) / (legend_height - 1)));
+        picture.fill(legend_x, kMarginTop + y, legend_x + 14, kMarginTop + y + 1,
+                     scale_color(1 - static_cast<double>(y) / (legend_height - 1)));
     for (int tick = 0; tick <= 4; ++tick) {
         const int y = kMarginTop + (legend_height - 1) * tick / 4;
         picture.fill(legend_x + 14, y, legend_x + 18, y + 1, kInk);
         picture.text(legend_x + 21, y - 4, number(high - (static_cast<double>(high) - low) * tick / 4));
     }
     picture.write(options.out);
-    std::printf("%s: %d x %d pixels, colours from %.4g to %.4g\n", options.out.c_str(), picture.width(), picture.height(), low, high);
+    std::printf("%s: %d x %d pixels, colours from %.4g to %.4g\n", options.out.c_str(), picture.width(),
+                picture.height(), low, high);
     return kDone;
 }
 

@@ -24,7 +24,8 @@ Json kernels() {
     for (int32_t index = 0; index < lidx_kernel_count(); ++index) {
         lidx_kernel_info kernel = {};
         kernel.struct_size = sizeof kernel;
-        if (lidx_get_kernel_info(nullptr, index, &kernel) != LIDX_OK) throw Failure(kInternal, lidx_last_error(nullptr));
+        if (lidx_get_kernel_info(nullptr, index, &kernel) != LIDX_OK)
+            throw Failure(kInternal, lidx_last_error(nullptr));
         Json registers = Json::object();
         for (const auto& [architecture, count] : cubin_registers(kernel.symbol)) registers[architecture] = count;
         list.push_back({{"symbol", kernel.symbol},
@@ -79,18 +80,20 @@ std::string any_or(int value) { return value == 0 ? "any" : std::to_string(value
 
 void print(const Json& all) {
     std::printf("lidx %s\n\nkernels, in order of preference\n", all["version"].get<std::string>().c_str());
-    std::printf("  %-18s %-8s %5s %5s %13s %7s %15s %5s  %s\n", "symbol", "arith.", "heads", "depth", "keys x tokens", "threads",
-                "shared (decode)", "tmem", "registers by architecture");
+    std::printf("  %-18s %-8s %5s %5s %13s %7s %15s %5s  %s\n", "symbol", "arith.", "heads", "depth", "keys x tokens",
+                "threads", "shared (decode)", "tmem", "registers by architecture");
     for (const Json& k : all["kernels"]) {
         std::string registers;
         for (const auto& [architecture, count] : k["registers"].items())
             registers += (registers.empty() ? "" : ", ") + architecture + " " + std::to_string(count.get<int>());
-        const std::string tile = std::to_string(k["tile_keys"].get<int>()) + " x " + std::to_string(k["tile_tokens"].get<int>());
-        const std::string shared =
-            std::to_string(k["shared_bytes"].get<int>()) + " (" + std::to_string(k["shared_bytes_decode"].get<int>()) + ")";
+        const std::string tile =
+            std::to_string(k["tile_keys"].get<int>()) + " x " + std::to_string(k["tile_tokens"].get<int>());
+        const std::string shared = std::to_string(k["shared_bytes"].get<int>()) + " ("
+                                   + std::to_string(k["shared_bytes_decode"].get<int>()) + ")";
         std::printf("  %-18s %-8s %5s %5s %13s %7d %15s %5d  %s\n", k["symbol"].get<std::string>().c_str(),
-                    k["arithmetic"].get<std::string>().c_str(), any_or(k["heads"].get<int>()).c_str(), any_or(k["depth"].get<int>()).c_str(),
-                    tile.c_str(), k["threads"].get<int>(), shared.c_str(), k["tmem_columns"].get<int>(), registers.c_str());
+                    k["arithmetic"].get<std::string>().c_str(), any_or(k["heads"].get<int>()).c_str(),
+                    any_or(k["depth"].get<int>()).c_str(), tile.c_str(), k["threads"].get<int>(), shared.c_str(),
+                    k["tmem_columns"].get<int>(), registers.c_str());
     }
     std::printf("\nmachines\n");
     for (const Json& m : all["machines"]) {
@@ -100,18 +103,21 @@ void print(const Json& all) {
             if (m["devices"].empty()) continue;
         }
         for (const Json& d : m["devices"])
-            std::printf("  %-8s  device %d: %s, compute capability %d.%d, %d multiprocessors\n", kind.c_str(), d["ordinal"].get<int>(),
-                        d["name"].get<std::string>().c_str(), d["compute_capability"].get<int>() / 10, d["compute_capability"].get<int>() % 10,
+            std::printf("  %-8s  device %d: %s, compute capability %d.%d, %d multiprocessors\n", kind.c_str(),
+                        d["ordinal"].get<int>(), d["name"].get<std::string>().c_str(),
+                        d["compute_capability"].get<int>() / 10, d["compute_capability"].get<int>() % 10,
                         d["multiprocessors"].get<int>());
         const int version = m["driver_version"].get<int>();
-        std::printf("  %-8s  driver %s, CUDA %d.%d\n", "", m["driver"].get<std::string>().c_str(), version / 1000, version % 1000 / 10);
+        std::printf("  %-8s  driver %s, CUDA %d.%d\n", "", m["driver"].get<std::string>().c_str(), version / 1000,
+                    version % 1000 / 10);
     }
 }
 
 }  // namespace
 
 int run_info(const InfoOptions& options) {
-    const Json all = {{"version", lidx_version()}, {"kernels", kernels()}, {"machines", {machine("cuda", nullptr), emulator()}}};
+    const Json all = {
+        {"version", lidx_version()}, {"kernels", kernels()}, {"machines", {machine("cuda", nullptr), emulator()}}};
     if (options.json)
         std::printf("%s\n", all.dump(2).c_str());
     else

@@ -33,7 +33,8 @@ Machine::Machine(const char* driver_path, int ordinal) {
     require(driver_.cuInit(0), "cuInit");
     require(driver_.cuDeviceGetCount(&device_count_), "cuDeviceGetCount");
     if (ordinal >= device_count_)
-        throw Failure(kNoDevice, driver_.path + ": no device " + std::to_string(ordinal) + ", there are " + std::to_string(device_count_));
+        throw Failure(kNoDevice, driver_.path + ": no device " + std::to_string(ordinal) + ", there are "
+                                     + std::to_string(device_count_));
     require(driver_.cuDeviceGet(&device_, ordinal), "cuDeviceGet");
     require(driver_.cuDevicePrimaryCtxRetain(&cuda_, device_), "cuDevicePrimaryCtxRetain");
     require(driver_.cuCtxSetCurrent(cuda_), "cuCtxSetCurrent");
@@ -63,7 +64,8 @@ void Machine::close() {
 }
 
 void Machine::check(CUresult result, const char* call) const {
-    if (result != CUDA_SUCCESS) throw Failure(kInternal, std::string(call) + ": " + driver_result_text(driver_, result));
+    if (result != CUDA_SUCCESS)
+        throw Failure(kInternal, std::string(call) + ": " + driver_result_text(driver_, result));
 }
 
 // 1xx (arguments) and 3xx (shape) come from what the user asked for, 2xx from the machine.
@@ -76,13 +78,15 @@ void Machine::check(lidx_status status) const {
 DeviceBuffer::DeviceBuffer(const Machine& machine, size_t size_bytes) : machine_(machine) {
     const CUresult result = machine_.driver().cuMemAlloc(&address_, std::max<size_t>(size_bytes, 256));
     if (result != CUDA_SUCCESS)
-        throw Failure(kInternal, "cuMemAlloc of " + std::to_string(size_bytes) + " bytes: " + driver_result_text(machine_.driver(), result));
+        throw Failure(kInternal, "cuMemAlloc of " + std::to_string(size_bytes)
+                                     + " bytes: " + driver_result_text(machine_.driver(), result));
 }
 
 DeviceBuffer::~DeviceBuffer() { machine_.driver().cuMemFree(address_); }
 
 void DeviceBuffer::upload(const void* host, size_t size_bytes, size_t offset_bytes) {
-    if (size_bytes > 0) machine_.check(machine_.driver().cuMemcpyHtoD(address_ + offset_bytes, host, size_bytes), "cuMemcpyHtoD");
+    if (size_bytes > 0)
+        machine_.check(machine_.driver().cuMemcpyHtoD(address_ + offset_bytes, host, size_bytes), "cuMemcpyHtoD");
 }
 
 void DeviceBuffer::download(void* host, size_t size_bytes) const {

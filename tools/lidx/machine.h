@@ -13,8 +13,8 @@
 
 namespace lidx::command {
 
-// The emulator that belongs to this executable: beside it in the build tree, or in the library directory of the installation.
-// Throws Failure(kNoDevice), naming the places where it looked.
+// The emulator that belongs to this executable: beside it in the build tree, or in the library directory of the
+// installation. Throws Failure(kNoDevice), naming the places where it looked.
 std::filesystem::path emulator_path();
 
 class Machine {
@@ -57,7 +57,9 @@ class DeviceBuffer {
     void download(void* host, size_t size_bytes) const;
     void fill32(uint32_t word, size_t words);
     template <class T = void>
-    T* as() const { return reinterpret_cast<T*>(address_); }
+    T* as() const {
+        return reinterpret_cast<T*>(address_);
+    }
 
   private:
     const Machine& machine_;

@@ -50,20 +50,29 @@ void add_gen(CLI::App& app, std::function<int()>& chosen) {
     const auto o = std::make_shared<GenOptions>();
     command->add_option("--out", o->out, "Directory to write; made if missing")->required()->type_name("DIR");
     command->add_option("--batch", o->batch, "Requests")->check(CLI::Range(1, 65536))->capture_default_str();
-    command->add_option("--tokens", o->tokens, "Query tokens per request")->check(CLI::Range(0, 1 << 20))->capture_default_str();
+    command->add_option("--tokens", o->tokens, "Query tokens per request")
+        ->check(CLI::Range(0, 1 << 20))
+        ->capture_default_str();
     command->add_option("--heads", o->heads, "Heads")->check(CLI::Range(1, 128))->capture_default_str();
     command->add_option("--keys", o->keys, "Keys per request")
-        ->check(CLI::Range(0, static_cast<int>(lidx::kMaxKeys)))->capture_default_str();
+        ->check(CLI::Range(0, static_cast<int>(lidx::kMaxKeys)))
+        ->capture_default_str();
     command->add_option("--page", o->page, "Keys per page")->check(CLI::Range(1, 65536))->capture_default_str();
-    command->add_option("--layout", o->layout, "block-split: codes and scales in one page; split-pool: two pools; contiguous: no pages")
-        ->check(CLI::IsMember({kLayoutNames[0], kLayoutNames[1], kLayoutNames[2]}))->capture_default_str();
-    command->add_option("--seed", o->seed, "The same seed gives the same files on every machine")->capture_default_str();
-    command->add_flag("--lattice", o->lattice, "Small integers and powers of two: every kernel must then agree bit for bit");
-    command->add_flag("--ragged", o->ragged, "Draw tokens from 0 to --tokens and lengths from 0 to --keys for each request");
+    command
+        ->add_option("--layout", o->layout,
+                     "block-split: codes and scales in one page; split-pool: two pools; contiguous: no pages")
+        ->check(CLI::IsMember({kLayoutNames[0], kLayoutNames[1], kLayoutNames[2]}))
+        ->capture_default_str();
+    command->add_option("--seed", o->seed, "The same seed gives the same files on every machine")
+        ->capture_default_str();
+    command->add_flag("--lattice", o->lattice,
+                      "Small integers and powers of two: every kernel must then agree bit for bit");
+    command->add_flag("--ragged", o->ragged,
+                      "Draw tokens from 0 to --tokens and lengths from 0 to --keys for each request");
     command->footer(
-        "Values are Hadamard-rotated, heavy-tailed activations, quantised as DeepSeek-V3.2 does it, with weights of both signs.\n"
-        "Pages are shuffled over the pool. Block-table entries past a length hold ids that must not be read, and slots past a\n"
-        "length hold NaN.\n"
+        "Values are Hadamard-rotated, heavy-tailed activations, quantised as DeepSeek-V3.2 does it, with\n"
+        "weights of both signs. Pages are shuffled over the pool. Block-table entries past a length hold\n"
+        "ids that must not be read, and slots past a length hold NaN.\n"
         "\n"
         "Example\n"
         "  lidx gen --out case --batch 8 --tokens 4 --keys 4096 --ragged --layout split-pool --seed 7");
@@ -74,15 +83,22 @@ void add_score(CLI::App& app, std::function<int()>& chosen) {
     auto* command = app.add_subcommand("score", "Score a case on a GPU or in the emulator");
     const auto o = std::make_shared<ScoreOptions>();
     command->add_option("--in", o->in, "Directory of the case (lidx gen)")->required()->type_name("DIR");
-    command->add_option("--out", o->out, "Scores to write: f32 [rows, longest length], -inf past a row's length; FILE.json says what computed them")
-        ->required()->type_name("FILE");
+    command
+        ->add_option(
+            "--out", o->out,
+            "Scores to write: f32 [rows, longest length], -inf past a row's length; FILE.json says what computed them")
+        ->required()
+        ->type_name("FILE");
     command->add_option("--device", o->device, "auto: a CUDA GPU that has a kernel for the case, else the emulator")
-        ->check(CLI::IsMember({"auto", "cuda", "emu"}))->capture_default_str();
-    command->add_option("--stats", o->stats, "Write executed instructions per opcode as JSON (emulator only)")->type_name("FILE");
-    command->add_option("--kernel", o->kernel, "Debug: force the kernel of this name (lidx info lists them)")->type_name("SYMBOL");
+        ->check(CLI::IsMember({"auto", "cuda", "emu"}))
+        ->capture_default_str();
+    command->add_option("--stats", o->stats, "Write executed instructions per opcode as JSON (emulator only)")
+        ->type_name("FILE");
+    command->add_option("--kernel", o->kernel, "Debug: force the kernel of this name (lidx info lists them)")
+        ->type_name("SYMBOL");
     command->footer(
-        "cuda means the library that $LIDX_DRIVER names, else libcuda.so.1. The emulator is a B200 unless PTXEMU_CC, PTXEMU_SMS\n"
-        "and the like say otherwise.\n"
+        "cuda means the library that $LIDX_DRIVER names, else libcuda.so.1. The emulator is a device of compute\n"
+        "capability 10.0 with 148 multiprocessors unless PTXEMU_CC and PTXEMU_SMS say otherwise.\n"
         "\n"
         "Examples\n"
         "  lidx score --in case --out scores.npy\n"
@@ -100,8 +116,8 @@ void add_verify(CLI::App& app, std::function<int()>& chosen) {
     command->add_option("--arithmetic", o->arithmetic, "Whose error bound to use; default: what FILE.json names")
         ->check(CLI::IsMember({"sm_100", "sm_90", "fp32"}));
     command->footer(
-        "Prints the worst cell, its error bound, and the median and largest ratio of error to bound. The bound is derived from\n"
-        "the arithmetic, not fitted: a ratio above 1 is a wrong score. Exit code 1 if any cell is wrong.\n"
+        "Prints the worst cell, its error bound, and the median and largest ratio of error to bound. The bound\n"
+        "is derived from the arithmetic, not fitted: a ratio above 1 is a wrong score. Exit code 1 if any cell is.\n"
         "\n"
         "Example\n"
         "  lidx verify --in case --scores scores.npy");
@@ -163,6 +179,7 @@ int main(int argc, char** argv) {
     } catch (const std::exception& error) {
         return report(kInternal, error.what());
     }
-    if (std::fflush(stdout) != 0) return report(kBadInput, (std::string("standard output: ") + std::strerror(errno)).c_str());
+    if (std::fflush(stdout) != 0)
+        return report(kBadInput, (std::string("standard output: ") + std::strerror(errno)).c_str());
     return code;
 }

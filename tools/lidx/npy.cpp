@@ -61,7 +61,8 @@ class HeaderParser {
         skip_space();
         if (at_ != text_.size()) fail("text after the closing brace");
         for (int i = 0; i < 3; ++i)
-            if (!seen[i]) fail(std::string("key '") + (i == 0 ? "descr" : i == 1 ? "fortran_order" : "shape") + "' is missing");
+            if (!seen[i])
+                fail(std::string("key '") + (i == 0 ? "descr" : i == 1 ? "fortran_order" : "shape") + "' is missing");
         return header;
     }
 
@@ -194,7 +195,8 @@ int64_t product(const Shape& shape, const std::string& file) {
     for (const int64_t size : shape)
         if (size == 0) return 0;
     for (const int64_t size : shape) {
-        if (elements > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / sizeof(T) / static_cast<uint64_t>(size))
+        if (elements
+            > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / sizeof(T) / static_cast<uint64_t>(size))
             bad_input(file + ": shape: the product of " + shape_text(shape) + " times " + std::to_string(sizeof(T))
                       + " bytes overflows 63 bits");
         elements *= static_cast<uint64_t>(size);
@@ -221,10 +223,12 @@ Npy<T> read_npy(const std::filesystem::path& path, const Shape& expected) {
     if (std::memcmp(start, kMagic.data(), kMagic.size()) != 0) bad_input(name + ": magic: not an npy file");
     const int major = start[6], minor = start[7];
     if (major < 1 || major > 3 || minor != 0)
-        bad_input(name + ": version: " + std::to_string(major) + "." + std::to_string(minor) + ", expected 1.0, 2.0 or 3.0");
+        bad_input(name + ": version: " + std::to_string(major) + "." + std::to_string(minor)
+                  + ", expected 1.0, 2.0 or 3.0");
 
     const int length_bytes = major == 1 ? 2 : 4;
-    if (file.size_bytes() < 8u + static_cast<unsigned>(length_bytes)) bad_input(name + ": size: the file ends inside the header length");
+    if (file.size_bytes() < 8u + static_cast<unsigned>(length_bytes))
+        bad_input(name + ": size: the file ends inside the header length");
     file.read(start + 8, static_cast<size_t>(length_bytes));
     uint64_t header_bytes = 0;
     for (int i = 0; i < length_bytes; ++i) header_bytes |= static_cast<uint64_t>(start[8 + i]) << (8 * i);
@@ -246,13 +250,15 @@ Npy<T> read_npy(const std::filesystem::path& path, const Shape& expected) {
     }
     if (header.fortran_order) bad_input(name + ": fortran_order: True, expected False (C order)");
     bool fits = header.shape.size() == expected.size();
-    for (size_t i = 0; fits && i < expected.size(); ++i) fits = expected[i] == kAnySize || expected[i] == header.shape[i];
+    for (size_t i = 0; fits && i < expected.size(); ++i)
+        fits = expected[i] == kAnySize || expected[i] == header.shape[i];
     if (!fits) bad_input(name + ": shape: " + shape_text(header.shape) + ", expected " + expected_text(expected));
     const int64_t elements = product<T>(header.shape, name);
     const uint64_t data_bytes = static_cast<uint64_t>(elements) * sizeof(T);
     if (file.size_bytes() - data_at != data_bytes)
         bad_input(name + ": size: " + std::to_string(file.size_bytes() - data_at) + " bytes of data, expected "
-                  + std::to_string(data_bytes) + " for shape " + shape_text(header.shape) + " of '" + header.descr + "'");
+                  + std::to_string(data_bytes) + " for shape " + shape_text(header.shape) + " of '" + header.descr
+                  + "'");
 
     Npy<T> array;
     array.shape = header.shape;
@@ -266,7 +272,8 @@ void write_npy(const std::filesystem::path& path, const Shape& shape, std::span<
     if (static_cast<size_t>(product<T>(shape, path.string())) != data.size())
         throw Failure(kInternal, path.string() + ": shape " + shape_text(shape) + " does not hold "
                                      + std::to_string(data.size()) + " elements");
-    std::string header = "{'descr': '" + std::string(kDescr<T>) + "', 'fortran_order': False, 'shape': " + shape_text(shape) + ", }";
+    std::string header =
+        "{'descr': '" + std::string(kDescr<T>) + "', 'fortran_order': False, 'shape': " + shape_text(shape) + ", }";
     // Magic, version and length take 10 bytes; NumPy pads the whole to a multiple of 64 and ends it with a newline.
     header.append(63 - (10 + header.size()) % 64, ' ');
     header += '\n';

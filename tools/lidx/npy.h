@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy's .npy files (format 1.0 to 3.0; numpy.lib.format), little-endian, C order. The reader believes nothing before it has checked
-// it: magic, version, header length, every key of the header, the element type, the order, the product of the shape and the file's
-// size. Messages name the file, the field, its value and what was expected; they arrive as Failure(kBadInput).
+// NumPy's .npy files (format 1.0 to 3.0; numpy.lib.format), little-endian, C order. The reader believes nothing before
+// it has checked it: magic, version, header length, every key of the header, the element type, the order, the product
+// of the shape and the file's size. Messages name the file, the field, its value and what was expected; they arrive as
+// Failure(kBadInput).
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file being written: every write and the close are checked (a full disk often shows at the close only), and whatever is not
-// finished is removed again.
+// A file being written: every write and the close are checked (a full disk often shows at the close only), and whatever
+// is not finished is removed again.
 #pragma once
 #include <cstddef>
 #include <filesystem>

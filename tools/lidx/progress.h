@@ -26,8 +26,8 @@ class Progress {
         next_ = now + (tty_ ? std::chrono::milliseconds(250) : std::chrono::seconds(5));
         shown_ = true;
         const double percent = total_ > 0 ? 100.0 * static_cast<double>(done_) / static_cast<double>(total_) : 100.0;
-        std::fprintf(stderr, "%s%s: %" PRId64 " of %" PRId64 " (%.0f %%)%s", tty_ ? "\r" : "", what_, done_, total_, percent,
-                     tty_ ? "" : "\n");
+        std::fprintf(stderr, "%s%s: %" PRId64 " of %" PRId64 " (%.0f %%)%s", tty_ ? "\r" : "", what_, done_, total_,
+                     percent, tty_ ? "" : "\n");
     }
 
   private:

@@ -95,7 +95,8 @@ void upload_keys(const Case& c, DeviceBuffer& k) {
     }
     std::vector<uint8_t> padded(static_cast<size_t>(c.num_pages * pitch));
     for (int64_t page = 0; page < c.num_pages; ++page)
-        std::memcpy(padded.data() + page * pitch, c.k.data() + page * c.page_bytes(), static_cast<size_t>(c.page_bytes()));
+        std::memcpy(padded.data() + page * pitch, c.k.data() + page * c.page_bytes(),
+                    static_cast<size_t>(c.page_bytes()));
     k.upload(padded.data(), padded.size());
 }
 
@@ -107,7 +108,8 @@ std::unique_ptr<DeviceBuffer> to_device(const Machine& machine, const std::vecto
 }
 
 // Scores [rows, longest]; cells past a row's length keep the -inf that the buffer was filled with.
-std::vector<float> run_kernel(const Machine& machine, const Case& c, const lidx_score_desc& desc, const lidx_plan* plan) {
+std::vector<float> run_kernel(const Machine& machine, const Case& c, const lidx_score_desc& desc,
+                              const lidx_plan* plan) {
     const int64_t stride = desc.score_stride, longest = c.longest();
     const auto q = to_device(machine, c.q);
     const auto q_scale = to_device(machine, c.q_scale);
@@ -139,17 +141,20 @@ std::vector<float> run_kernel(const Machine& machine, const Case& c, const lidx_
     machine.check(lidx_score_enqueue(machine.context(), plan, &args, nullptr));
     machine.check(machine.driver().cuCtxSynchronize(), "cuCtxSynchronize");
 
-    // The kernel looks at the page ids that it uses, the host at all inside the lengths: both must come to the same verdict.
+    // The kernel looks at the page ids that it uses, the host at all inside the lengths: both must come to the same
+    // verdict.
     uint32_t check_word = 0;
     if (workspace_bytes > 0) workspace.download(&check_word, sizeof check_word);
     const auto bad_id = c.rows > 0 ? bad_page_id(c) : std::nullopt;
     if (bad_id && check_word != 0) bad_input(*bad_id);
-    if (check_word != 0) throw Failure(kInternal, "the kernel reports an illegal page id, but the block table holds none");
+    if (check_word != 0)
+        throw Failure(kInternal, "the kernel reports an illegal page id, but the block table holds none");
 
     std::vector<float> result(static_cast<size_t>(c.rows * stride));
     scores.download(result.data(), result.size() * sizeof(float));
     for (int64_t row = 1; row < c.rows; ++row)
-        std::memmove(result.data() + row * longest, result.data() + row * stride, static_cast<size_t>(longest) * sizeof(float));
+        std::memmove(result.data() + row * longest, result.data() + row * stride,
+                     static_cast<size_t>(longest) * sizeof(float));
     result.resize(static_cast<size_t>(c.rows * longest));
     return result;
 }
@@ -208,9 +213,9 @@ int run_score(const ScoreOptions& options) {
     sidecar["lidx"] = lidx_version();
     write_scores(options.out, c.rows, c.longest(), scores, sidecar);
 
-    std::printf("%s: %lld rows x %lld keys by %s (%s arithmetic) on %s%s\n", options.out.c_str(), static_cast<long long>(c.rows),
-                static_cast<long long>(c.longest()), info.symbol, arithmetic_name(info.arithmetic),
-                chosen.emulator ? "the emulator: " : "", device.name);
+    std::printf("%s: %lld rows x %lld keys by %s (%s arithmetic) on %s%s\n", options.out.c_str(),
+                static_cast<long long>(c.rows), static_cast<long long>(c.longest()), info.symbol,
+                arithmetic_name(info.arithmetic), chosen.emulator ? "the emulator: " : "", device.name);
     return kDone;
 }
 

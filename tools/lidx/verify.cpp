@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lidx verify: every cell of a score file against the oracle, within the bound of the arithmetic that computed it, or bit by bit.
+// lidx verify: every cell of a score file against the oracle, within the bound of the arithmetic that computed it, or
+// bit by bit.
 #include <algorithm>
 #include <bit>
 #include <cinttypes>
@@ -29,7 +30,8 @@ ref::Arithmetic find_arithmetic(const VerifyOptions& options) {
     std::string source = "--arithmetic";
     if (name.empty()) {
         const auto path = sidecar_path(options.scores);
-        if (!std::filesystem::exists(path) && options.exact) return ref::kSm100;   // any bound would do beside bit equality
+        if (!std::filesystem::exists(path) && options.exact)
+            return ref::kSm100;   // any bound would do beside bit equality
         if (!std::filesystem::exists(path))
             bad_input(path.string() + ": no sidecar says which arithmetic computed the scores; pass --arithmetic");
         const nlohmann::json sidecar = read_json(path);
@@ -46,7 +48,8 @@ ref::Arithmetic find_arithmetic(const VerifyOptions& options) {
 void require_lattice(const Case& c) {
     try {
         for (int64_t row = 0; row < c.rows; ++row) {
-            for (int h = 0; h < c.heads; ++h) ref::assert_lattice_codes(c.q.data() + (row * c.heads + h) * kDepth, kDepth);
+            for (int h = 0; h < c.heads; ++h)
+                ref::assert_lattice_codes(c.q.data() + (row * c.heads + h) * kDepth, kDepth);
             ref::assert_lattice_weights(c.q_scale.data() + row * c.heads, c.heads);
         }
         for (int32_t request = 0; request < c.batch; ++request)
@@ -70,10 +73,10 @@ struct Cell {
 struct Report {
     int64_t live = 0, wrong = 0;
     int64_t dead = 0, dead_wrong = 0;
-    int64_t unbounded = 0;            // cells of which nothing can be demanded
-    Cell worst;                       // largest ratio of error to bound
-    Cell dead_worst;                  // the first dead cell that is not -inf
-    std::vector<float> ratios;        // of the live cells with a bound
+    int64_t unbounded = 0;       // cells of which nothing can be demanded
+    Cell worst;                  // largest ratio of error to bound
+    Cell dead_worst;             // the first dead cell that is not -inf
+    std::vector<float> ratios;   // of the live cells with a bound
 };
 
 bool same_bits(float a, float b) {
@@ -98,13 +101,15 @@ void look_at(const Cell& cell, const ref::BoundedScore& expected, bool exact, Re
     seen.expected = expected.value;
     seen.bound = expected.bound;
     seen.ratio = ratio_of(cell.computed, expected);
-    const bool right = exact ? same_bits(cell.computed, static_cast<float>(expected.value)) : ref::within_bound(cell.computed, expected);
+    const bool right = exact ? same_bits(cell.computed, static_cast<float>(expected.value))
+                             : ref::within_bound(cell.computed, expected);
     if (!right) ++report.wrong;
     report.ratios.push_back(static_cast<float>(seen.ratio));
     if (seen.ratio > report.worst.ratio) report.worst = seen;
 }
 
-Report compare(const Case& c, const std::vector<float>& scores, int64_t longest, ref::Arithmetic arithmetic, bool exact) {
+Report compare(const Case& c, const std::vector<float>& scores, int64_t longest, ref::Arithmetic arithmetic,
+               bool exact) {
     Report report;
     int64_t live = 0;
     for (int32_t request = 0; request < c.batch; ++request)
@@ -132,7 +137,8 @@ Report compare(const Case& c, const std::vector<float>& scores, int64_t longest,
                 }
                 const int64_t page = c.page_of(request, key), slot = key % c.page_slots;
                 k.decode(c.codes(page, slot), kDepth);
-                look_at(cell, ref::bounded_score(q.data(), q_scale, c.heads, k, c.scale(page, slot), arithmetic), exact, report);
+                look_at(cell, ref::bounded_score(q.data(), q_scale, c.heads, k, c.scale(page, slot), arithmetic), exact,
+                        report);
                 if (key % 256 == 255) progress.advance(256);
             }
         }
@@ -141,24 +147,29 @@ Report compare(const Case& c, const std::vector<float>& scores, int64_t longest,
 }
 
 void print_report(const Case& c, Report& report, ref::Arithmetic arithmetic, bool exact) {
-    std::printf("%" PRId64 " cells, %" PRId64 " live and %" PRId64 " dead; bound of %s arithmetic%s\n", report.live + report.dead,
-                report.live, report.dead, arithmetic.name, exact ? "; bit equality demanded" : "");
+    std::printf("%" PRId64 " cells, %" PRId64 " live and %" PRId64 " dead; bound of %s arithmetic%s\n",
+                report.live + report.dead, report.live, report.dead, arithmetic.name,
+                exact ? "; bit equality demanded" : "");
     if (report.unbounded > 0)
-        std::printf("%" PRId64 " cells may overflow fp32 or depend on an infinite scale: nothing is demanded of them\n", report.unbounded);
+        std::printf("%" PRId64 " cells may overflow fp32 or depend on an infinite scale: nothing is demanded of them\n",
+                    report.unbounded);
     if (!report.ratios.empty()) {
         const Cell& w = report.worst;
-        std::printf("worst cell: row %" PRId64 " (request %d, token %" PRId64 "), key %" PRId64 ": %.9g, expected %.17g\n", w.row, w.request,
-                    w.row - c.cu_seqlens_q[w.request], w.key, w.computed, w.expected);
-        std::printf("            error %.6g, bound %.6g, ratio %.4g\n", std::fabs(w.computed - w.expected), w.bound, w.ratio);
+        std::printf("worst cell: row %" PRId64 " (request %d, token %" PRId64 "), key %" PRId64
+                    ": %.9g, expected %.17g\n",
+                    w.row, w.request, w.row - c.cu_seqlens_q[w.request], w.key, w.computed, w.expected);
+        std::printf("            error %.6g, bound %.6g, ratio %.4g\n", std::fabs(w.computed - w.expected), w.bound,
+                    w.ratio);
         const auto middle = report.ratios.begin() + static_cast<std::ptrdiff_t>(report.ratios.size() / 2);
         std::nth_element(report.ratios.begin(), middle, report.ratios.end());
         std::printf("ratio of error to bound: median %.4g, largest %.4g\n", *middle, w.ratio);
     }
     if (report.wrong > 0)
-        std::printf("%" PRId64 " live cells are %s\n", report.wrong, exact ? "not bit-equal to the oracle" : "outside the bound");
+        std::printf("%" PRId64 " live cells are %s\n", report.wrong,
+                    exact ? "not bit-equal to the oracle" : "outside the bound");
     if (report.dead_wrong > 0)
-        std::printf("%" PRId64 " dead cells are not -inf; the first: row %" PRId64 ", key %" PRId64 ": %.9g\n", report.dead_wrong,
-                    report.dead_worst.row, report.dead_worst.key, report.dead_worst.computed);
+        std::printf("%" PRId64 " dead cells are not -inf; the first: row %" PRId64 ", key %" PRId64 ": %.9g\n",
+                    report.dead_wrong, report.dead_worst.row, report.dead_worst.key, report.dead_worst.computed);
     const bool passed = report.wrong == 0 && report.dead_wrong == 0;
     std::printf("%s\n", passed ? exact ? "verified: bit-equal" : "verified: within the bound" : "VERIFICATION FAILED");
 }
