@@ -17,14 +17,13 @@ constexpr uint64_t kMaxBytes = uint64_t{1} << 46;
 // New memory holds what a kernel must not rely on: as fp32 and as the top byte's e4m3 code a NaN, as int32 a page id
 // beyond any pool, as two words an address that cannot exist. Larger allocations stay untouched, for sparse use.
 constexpr uint32_t kPoison = 0x7ff7c0deu;
-constexpr uint64_t kMaxPoisonedBytes = uint64_t{64} << 20;
 
 uint64_t page_bytes() {
     static const auto bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     return bytes;
 }
 
-}  // namespace
+}   // namespace
 
 GlobalMemory::~GlobalMemory() {
     for (const auto& [base, block] : blocks_) munmap(block.mapping, block.mapping_bytes);
@@ -77,4 +76,4 @@ uint64_t GlobalMemory::allocated_bytes() const {
     return total_;
 }
 
-}  // namespace ptxemu
+}   // namespace ptxemu

@@ -20,13 +20,17 @@ struct Allocation {
 
 class GlobalMemory {
   public:
+    // New allocations up to this size are filled with a poison pattern, larger ones read as zero until written.
+    static constexpr uint64_t kMaxPoisonedBytes = uint64_t{64} << 20;
+
     GlobalMemory() = default;
     ~GlobalMemory();
     GlobalMemory(const GlobalMemory&) = delete;
     GlobalMemory& operator=(const GlobalMemory&) = delete;
 
     // 0 when memory ran out. Addresses are 512-byte aligned (as cuMemAlloc's are at least 256), with unmapped guard
-    // pages on both sides, the end of the allocation as close to the upper one as the alignment allows; untouched pages cost nothing.
+    // pages on both sides, the end of the allocation as close to the upper one as the alignment allows; untouched pages
+    // cost nothing.
     uint64_t allocate(uint64_t bytes);
     bool release(uint64_t base);                       // false: not the base of a live allocation
     // The allocation that holds [address, address + length), or a zero-sized one. Thread safe.

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuGetProcAddress: the table of all that the emulator exports, and ptxemu's own one entry point.
+#include <cstring>
+
+#include "driver_state.h"
+
+#undef cuDeviceGetUuid
+#undef cuEventElapsedTime
+#undef cuGetProcAddress
+// The first versions of three functions, which cuda.h no longer declares; and the one whose name it maps to a newer one.
+PTXEMU_API CUresult CUDAAPI cuDeviceGetUuid(CUuuid* uuid, CUdevice device);
+PTXEMU_API CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end);
+PTXEMU_API CUresult CUDAAPI cuCtxCreate_v2(CUcontext* out, unsigned int flags, CUdevice device);
+PTXEMU_API CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** out, int version, cuuint64_t flags);
+PTXEMU_API const char* ptxemu_last_error(void);
+
+namespace ptxemu {
+namespace {
+
+struct Row {
+    const char* name;
+    int version;   // of CUDA that brought this form of the function (cudaTypedefs.h)
+    void* function;
+};
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#define ROW(name, function, version) \
+    { #name, version, reinterpret_cast < void*>(&::function) }
+const Row kRows[] = {
+    ROW(cuCtxCreate, cuCtxCreate_v2, 3020),
+    ROW(cuCtxCreate, cuCtxCreate_v4, 12050),
+    ROW(cuCtxDestroy, cuCtxDestroy_v2, 4000),
+    ROW(cuCtxGetApiVersion, cuCtxGetApiVersion, 3020),
+    ROW(cuCtxGetCurrent, cuCtxGetCurrent, 4000),
+    ROW(cuCtxGetDevice, cuCtxGetDevice, 2000),
+    ROW(cuCtxGetFlags, cuCtxGetFlags, 7000),
+    ROW(cuCtxGetId, cuCtxGetId, 12000),
+    ROW(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange, 5050),
+    ROW(cuCtxPopCurrent, cuCtxPopCurrent_v2, 4000),
+    ROW(cuCtxPushCurrent, cuCtxPushCurrent_v2, 4000),
+    ROW(cuCtxSetCurrent, cuCtxSetCurrent, 4000),
+    ROW(cuCtxSynchronize, cuCtxSynchronize, 2000),
+    ROW(cuDeviceComputeCapability, cuDeviceComputeCapability, 2000),
+    ROW(cuDeviceGet, cuDeviceGet, 2000),
+    ROW(cuDeviceGetAttribute, cuDeviceGetAttribute, 2000),
+    ROW(cuDeviceGetCount, cuDeviceGetCount, 2000),
+    ROW(cuDeviceGetName, cuDeviceGetName, 2000),
+    ROW(cuDeviceGetUuid, cuDeviceGetUuid, 9020),
+    ROW(cuDeviceGetUuid, cuDeviceGetUuid_v2, 11040),
+    ROW(cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxGetState, 7000),
+    ROW(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, 11000),
+    ROW(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, 11000),
+    ROW(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, 7000),
+    ROW(cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2, 11000),
+    ROW(cuDeviceTotalMem, cuDeviceTotalMem_v2, 3020),
+    ROW(cuDriverGetVersion, cuDriverGetVersion, 2020),
+    ROW(cuEventCreate, cuEventCreate, 2000),
+    ROW(cuEventDestroy, cuEventDestroy_v2, 4000),
+    ROW(cuEventElapsedTime, cuEventElapsedTime, 2000),
+    ROW(cuEventElapsedTime, cuEventElapsedTime_v2, 12080),
+    ROW(cuEventQuery, cuEventQuery, 2000),
+    ROW(cuEventRecord, cuEventRecord, 2000),
+    ROW(cuEventRecordWithFlags, cuEventRecordWithFlags, 11010),
+    ROW(cuEventSynchronize, cuEventSynchronize, 2000),
+    ROW(cuFuncGetAttribute, cuFuncGetAttribute, 2020),
+    ROW(cuFuncGetModule, cuFuncGetModule, 11000),
+    ROW(cuFuncGetName, cuFuncGetName, 12030),
+    ROW(cuFuncGetParamInfo, cuFuncGetParamInfo, 12040),
+    ROW(cuFuncSetAttribute, cuFuncSetAttribute, 9000),
+    ROW(cuFuncSetCacheConfig, cuFuncSetCacheConfig, 3000),
+    ROW(cuGetErrorName, cuGetErrorName, 6000),
+    ROW(cuGetErrorString, cuGetErrorString, 6000),
+    ROW(cuGetProcAddress, cuGetProcAddress, 11030),
+    ROW(cuGetProcAddress, cuGetProcAddress_v2, 12000),
+    ROW(cuInit, cuInit, 2000),
+    ROW(cuLaunchKernel, cuLaunchKernel, 4000),
+    ROW(cuLaunchKernelEx, cuLaunchKernelEx, 11060),
+    ROW(cuMemAlloc, cuMemAlloc_v2, 3020),
+    ROW(cuMemAllocAsync, cuMemAllocAsync, 11020),
+    ROW(cuMemAllocHost, cuMemAllocHost_v2, 3020),
+    ROW(cuMemAllocPitch, cuMemAllocPitch_v2, 3020),
+    ROW(cuMemFree, cuMemFree_v2, 3020),
+    ROW(cuMemFreeAsync, cuMemFreeAsync, 11020),
+    ROW(cuMemFreeHost, cuMemFreeHost, 2000),
+    ROW(cuMemGetAddressRange, cuMemGetAddressRange_v2, 3020),
+    ROW(cuMemGetInfo, cuMemGetInfo_v2, 3020),
+    ROW(cuMemHostAlloc, cuMemHostAlloc, 2020),
+    ROW(cuMemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, 3020),
+    ROW(cuMemcpy2D, cuMemcpy2D_v2, 3020),
+    ROW(cuMemcpy2DAsync, cuMemcpy2DAsync_v2, 3020),
+    ROW(cuMemcpy2DUnaligned, cuMemcpy2DUnaligned_v2, 3020),
+    ROW(cuMemcpyDtoD, cuMemcpyDtoD_v2, 3020),
+    ROW(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, 3020),
+    ROW(cuMemcpyDtoH, cuMemcpyDtoH_v2, 3020),
+    ROW(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, 3020),
+    ROW(cuMemcpyHtoD, cuMemcpyHtoD_v2, 3020),
+    ROW(cuMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, 3020),
+    ROW(cuMemsetD16, cuMemsetD16_v2, 3020),
+    ROW(cuMemsetD16Async, cuMemsetD16Async, 3020),
+    ROW(cuMemsetD2D32, cuMemsetD2D32_v2, 3020),
+    ROW(cuMemsetD2D8, cuMemsetD2D8_v2, 3020),
+    ROW(cuMemsetD32, cuMemsetD32_v2, 3020),
+    ROW(cuMemsetD32Async, cuMemsetD32Async, 3020),
+    ROW(cuMemsetD8, cuMemsetD8_v2, 3020),
+    ROW(cuMemsetD8Async, cuMemsetD8Async, 3020),
+    ROW(cuModuleGetFunction, cuModuleGetFunction, 2000),
+    ROW(cuModuleGetFunctionCount, cuModuleGetFunctionCount, 12040),
+    ROW(cuModuleGetGlobal, cuModuleGetGlobal_v2, 3020),
+    ROW(cuModuleLoad, cuModuleLoad, 2000),
+    ROW(cuModuleLoadData, cuModuleLoadData, 2000),
+    ROW(cuModuleLoadDataEx, cuModuleLoadDataEx, 2010),
+    ROW(cuModuleLoadFatBinary, cuModuleLoadFatBinary, 2000),
+    ROW(cuModuleUnload, cuModuleUnload, 2000),
+    ROW(cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050),
+    ROW(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+        7000),
+    ROW(cuPointerGetAttribute, cuPointerGetAttribute, 4000),
+    ROW(cuPointerGetAttributes, cuPointerGetAttributes, 7000),
+    ROW(cuStreamCreate, cuStreamCreate, 2000),
+    ROW(cuStreamCreateWithPriority, cuStreamCreateWithPriority, 5050),
+    ROW(cuStreamDestroy, cuStreamDestroy_v2, 4000),
+    ROW(cuStreamGetFlags, cuStreamGetFlags, 5050),
+    ROW(cuStreamGetPriority, cuStreamGetPriority, 5050),
+    ROW(cuStreamQuery, cuStreamQuery, 2000),
+    ROW(cuStreamSynchronize, cuStreamSynchronize, 2000),
+    ROW(cuStreamWaitEvent, cuStreamWaitEvent, 3020),
+    ROW(cuTensorMapEncodeTiled, cuTensorMapEncodeTiled, 12000),
+};
+#undef ROW
+#pragma GCC diagnostic pop
+
+// Null where there is none; *known tells a name that exists in a newer form only.
+void* find_function(const char* symbol, int version, bool* known) {
+    const Row* best = nullptr;
+    *known = false;
+    for (const Row& row : kRows) {
+        if (std::strcmp(row.name, symbol) != 0) continue;
+        *known = true;
+        if (row.version <= version && (best == nullptr || row.version > best->version)) best = &row;
+    }
+    return best == nullptr ? nullptr : best->function;
+}
+
+}   // namespace
+}   // namespace ptxemu
+
+using namespace ptxemu;
+
+PTXEMU_API CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** out, int version, cuuint64_t flags,
+                                                CUdriverProcAddressQueryResult* status) {
+    return guarded("cuGetProcAddress", [&] {
+        require(symbol, "symbol");
+        require(out, "pfn");
+        if (flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) {
+            fail(CUDA_ERROR_INVALID_VALUE, "unknown flags " + hex(flags));
+        }
+        bool known = false;
+        *out = find_function(symbol, version, &known);
+        if (status == nullptr) return;
+        *status = *out != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
+                  : known         ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                                  : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    });
+}
+
+// The first form of it says CUDA_ERROR_NOT_FOUND instead of a status.
+PTXEMU_API CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** out, int version, cuuint64_t flags) {
+    const CUresult result = cuGetProcAddress_v2(symbol, out, version, flags, nullptr);
+    return result == CUDA_SUCCESS && *out == nullptr ? CUDA_ERROR_NOT_FOUND : result;
+}
+
+// The last message that a failed call printed, for a caller that has no stderr to read: the empty string before the
+// first failure. Valid until this thread calls it again.
+PTXEMU_API const char* ptxemu_last_error(void) {
+    thread_local std::string copy;
+    const std::lock_guard lock(state().mutex);
+    copy = state().last_error;
+    return copy.c_str();
+}

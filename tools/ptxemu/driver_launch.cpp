@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches: checks, parameter packing, running, translation of what happened; occupancy; counts.
+#include <algorithm>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+
+#include "driver_state.h"
+
+namespace ptxemu {
+namespace {
+
+CUresult result_of(RunStatus status) {
+    switch (status) {
+        case RunStatus::kOk: return CUDA_SUCCESS;
+        case RunStatus::kIllegalAddress: return CUDA_ERROR_ILLEGAL_ADDRESS;
+        case RunStatus::kMisaligned: return CUDA_ERROR_MISALIGNED_ADDRESS;
+        case RunStatus::kIllegalInstruction: return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+        case RunStatus::kInvalidParams: return CUDA_ERROR_INVALID_VALUE;
+        case RunStatus::kDeadlock: return CUDA_ERROR_LAUNCH_TIMEOUT;
+        case RunStatus::kTrap: return CUDA_ERROR_LAUNCH_FAILED;
+        case RunStatus::kAssert: return CUDA_ERROR_ASSERT;
+        case RunStatus::kInternal: break;
+    }
+    return CUDA_ERROR_UNKNOWN;
+}
+
+std::string dims_text(const Dim3& d) {
+    return std::to_string(d.x) + "x" + std::to_string(d.y) + "x" + std::to_string(d.z);
+}
+
+uint64_t volume(const Dim3& d) { return uint64_t{d.x} * d.y * d.z; }
+
+void check_shape(const State& s, const LoadedFunction& f, const Launch& launch) {
+    const uint32_t block[3] = {launch.block.x, launch.block.y, launch.block.z};
+    const uint32_t grid[3] = {launch.grid.x, launch.grid.y, launch.grid.z};
+    for (int d = 0; d < 3; ++d) {
+        if (grid[d] == 0 || grid[d] > static_cast<uint32_t>(kMaxGridDim[d])) {
+            fail(CUDA_ERROR_INVALID_VALUE, std::string("gridDim") + "XYZ"[d] + " = " + std::to_string(grid[d]) +
+                                               " is outside 1.." + std::to_string(kMaxGridDim[d]));
+        }
+        if (block[d] == 0 || block[d] > static_cast<uint32_t>(kMaxBlockDim[d])) {
+            fail(CUDA_ERROR_INVALID_VALUE, std::string("blockDim") + "XYZ"[d] + " = " + std::to_string(block[d]) +
+                                               " is outside 1.." + std::to_string(kMaxBlockDim[d]));
+        }
+    }
+    const uint64_t threads = volume(launch.block);
+    if (threads > kMaxThreadsPerBlock) {
+        fail(CUDA_ERROR_INVALID_VALUE, "block " + dims_text(launch.block) + " has " + std::to_string(threads) +
+                                           " threads, more than " + std::to_string(kMaxThreadsPerBlock));
+    }
+    const uint32_t* required = f.function->reqntid;
+    if (required[0] != 0 && !std::equal(required, required + 3, block)) {
+        fail(CUDA_ERROR_INVALID_VALUE, "block " + dims_text(launch.block) + " differs from the kernel's .reqntid " +
+                                           dims_text({required[0], required[1], required[2]}));
+    }
+    if (threads > static_cast<uint64_t>(f.max_threads())) {
+        fail(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+             "block of " + std::to_string(threads) + " threads, the kernel allows " + std::to_string(f.max_threads()));
+    }
+    if (launch.dynamic_shared_bytes > static_cast<uint32_t>(f.max_dynamic_shared_bytes)) {
+        fail(CUDA_ERROR_INVALID_VALUE, "sharedMemBytes = " + std::to_string(launch.dynamic_shared_bytes) +
+                                           ", the function's limit is " + std::to_string(f.max_dynamic_shared_bytes) +
+                                           " (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)");
+    }
+    const uint64_t cluster = volume(launch.cluster);
+    if (cluster == 1) return;
+    if (s.config.device.compute_capability < 90) {
+        fail(CUDA_ERROR_NOT_SUPPORTED, "clusters need compute capability 9.0");
+    }
+    const uint64_t most = f.non_portable_cluster ? 16 : 8;
+    if (cluster > most) {
+        fail(CUDA_ERROR_INVALID_CLUSTER_SIZE, "cluster " + dims_text(launch.cluster) + " has " +
+                                                  std::to_string(cluster) + " blocks, more than " +
+                                                  std::to_string(most));
+    }
+    const uint32_t dims[3] = {launch.cluster.x, launch.cluster.y, launch.cluster.z};
+    for (int d = 0; d < 3; ++d) {
+        if (grid[d] % dims[d] != 0) {
+            fail(CUDA_ERROR_INVALID_VALUE,
+                 "grid " + dims_text(launch.grid) + " is not a multiple of the cluster " + dims_text(launch.cluster));
+        }
+    }
+}
+
+std::vector<uint8_t> pack_params(const Function& function, void** params, void** extra) {
+    if (params != nullptr && extra != nullptr) {
+        fail(CUDA_ERROR_INVALID_VALUE, "kernelParams and extra are both given");
+    }
+    std::vector<uint8_t> packed(function.param_bytes, 0);
+    if (extra != nullptr) {
+        const void* buffer = nullptr;
+        const size_t* bytes = nullptr;
+        for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+            if (i > 16) fail(CUDA_ERROR_INVALID_VALUE, "extra has no CU_LAUNCH_PARAM_END");
+            if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+                buffer = extra[i + 1];
+            } else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+                bytes = static_cast<const size_t*>(extra[i + 1]);
+            } else {
+                fail(CUDA_ERROR_INVALID_VALUE, "extra holds an unknown key");
+            }
+        }
+        if (bytes == nullptr || (buffer == nullptr && *bytes != 0)) {
+            fail(CUDA_ERROR_INVALID_VALUE, "extra lacks the buffer or its size");
+        }
+        if (*bytes < function.param_bytes) {
+            fail(CUDA_ERROR_INVALID_VALUE, "the parameter buffer of " + std::to_string(*bytes) +
+                                               " bytes is smaller than the kernel's " +
+                                               std::to_string(function.param_bytes));
+        }
+        if (!packed.empty()) std::memcpy(packed.data(), buffer, packed.size());
+        return packed;
+    }
+    if (params == nullptr && !function.params.empty()) {
+        fail(CUDA_ERROR_INVALID_VALUE,
+             "kernelParams is null, the kernel has " + std::to_string(function.params.size()) + " parameters");
+    }
+    for (size_t i = 0; i < function.params.size(); ++i) {
+        const Variable& v = function.params[i];
+        if (params[i] == nullptr) fail(CUDA_ERROR_INVALID_VALUE, "kernelParams[" + std::to_string(i) + "] is null");
+        std::memcpy(packed.data() + v.offset, params[i], v.bytes);
+    }
+    return packed;
+}
+
+void read_attributes(const CUlaunchConfig& config, Launch& launch, bool& has_cluster) {
+    if (config.numAttrs != 0 && config.attrs == nullptr) fail(CUDA_ERROR_INVALID_VALUE, "attrs is null");
+    for (unsigned i = 0; i < config.numAttrs; ++i) {
+        const CUlaunchAttribute& attribute = config.attrs[i];
+        switch (attribute.id) {
+            case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
+                const auto& dim = attribute.value.clusterDim;
+                if (dim.x == 0 || dim.y == 0 || dim.z == 0) fail(CUDA_ERROR_INVALID_VALUE, "a cluster dimension is 0");
+                launch.cluster = {dim.x, dim.y, dim.z};
+                has_cluster = true;
+                break;
+            }
+            // Launches run one after another, so these ask for nothing.
+            case CU_LAUNCH_ATTRIBUTE_IGNORE:
+            case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+            case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+            case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+            case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+            case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+            case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+            case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+            case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: break;
+            case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+                if (attribute.value.cooperative != 0) {
+                    fail(CUDA_ERROR_NOT_SUPPORTED, "cooperative launches are not supported");
+                }
+                break;
+            default:
+                fail(CUDA_ERROR_NOT_SUPPORTED,
+                     "launch attribute " + std::to_string(attribute.id) + " is not supported");
+        }
+    }
+}
+
+void write_stats(const State& s) {
+    const std::string& path = s.config.stats_path;
+    if (path.empty()) return;
+    const std::string json = stats_json(s.stats);
+    std::FILE* file = std::fopen(path.c_str(), "w");
+    const bool written = file != nullptr && std::fwrite(json.data(), 1, json.size(), file) == json.size();
+    const bool closed = file != nullptr && std::fclose(file) == 0;
+    if (!written || !closed) {
+        fail(CUDA_ERROR_OPERATING_SYSTEM, "PTXEMU_STATS '" + path + "' cannot be written: " + std::strerror(errno));
+    }
+}
+
+void launch_kernel(CUfunction handle, Launch launch, CUstream stream, void** params, void** extra,
+                   const CUlaunchConfig* config) {
+    Current call;
+    LoadedFunction& f = find_function(call.s, handle);
+    if (f.module->context != call.context.get()) {
+        fail(CUDA_ERROR_INVALID_HANDLE, "the function belongs to another context");
+    }
+    check_stream(call.s, stream);
+    bool has_cluster = false;
+    if (config != nullptr) read_attributes(*config, launch, has_cluster);
+    if (f.required_cluster[0] != 0) {
+        const Dim3 fixed{static_cast<uint32_t>(f.required_cluster[0]),
+                         static_cast<uint32_t>(std::max(1, f.required_cluster[1])),
+                         static_cast<uint32_t>(std::max(1, f.required_cluster[2]))};
+        if (has_cluster &&
+            (fixed.x != launch.cluster.x || fixed.y != launch.cluster.y || fixed.z != launch.cluster.z)) {
+            fail(CUDA_ERROR_INVALID_VALUE,
+                 "cluster " + dims_text(launch.cluster) + " differs from the kernel's " + dims_text(fixed));
+        }
+        launch.cluster = fixed;
+    } else if (f.function->explicit_cluster && !has_cluster) {
+        fail(CUDA_ERROR_INVALID_CLUSTER_SIZE, "the kernel needs a cluster dimension");
+    }
+    check_shape(call.s, f, launch);
+    launch.params = pack_params(*f.function, params, extra);
+
+    // The lock is not held while the kernel runs; the program stays alive even if its module is unloaded meanwhile.
+    const std::shared_ptr<const Program> program = f.program;
+    const DeviceConfig device = call.s.config.device;
+    const std::shared_ptr<Context> context = call.context;
+    call.lock.unlock();
+    Stats stats;
+    const RunResult result = run(*program, launch, device, context->memory, stats);
+    call.lock.lock();
+    call.s.stats.add(stats);
+    const CUresult code = result_of(result.status);
+    if (code != CUDA_SUCCESS && result.status != RunStatus::kInvalidParams) context->sticky = code;
+    if (code != CUDA_SUCCESS) fail(code, result.message.empty() ? "launch failed" : result.message);
+    write_stats(call.s);
+}
+
+int active_blocks(const State& s, const LoadedFunction& f, int block_threads, size_t dynamic_bytes) {
+    if (block_threads <= 0 || block_threads > f.max_threads()) {
+        fail(CUDA_ERROR_INVALID_VALUE,
+             "blockSize = " + std::to_string(block_threads) + " is outside 1.." + std::to_string(f.max_threads()));
+    }
+    const Limits limits = limits_of(s.config.device.compute_capability);
+    if (dynamic_bytes > static_cast<size_t>(f.max_dynamic_shared_bytes)) return 0;
+    const int warps = (block_threads + 31) / 32;
+    constexpr size_t kGranule = 128;   // shared memory is given out in units of 128 bytes
+    const size_t used = f.function->static_shared_bytes + dynamic_bytes + kReservedShared;
+    const size_t shared = (used + kGranule - 1) / kGranule * kGranule;
+    const int by_threads = limits.threads_per_sm / 32 / warps;
+    const int by_shared = static_cast<int>(static_cast<size_t>(limits.shared_per_sm) / shared);
+    return std::min({by_threads, by_shared, limits.blocks_per_sm});
+}
+
+void append_counts(std::string& json, const char* name, const std::map<std::string, uint64_t>& counts) {
+    json += std::string("  \"") + name + "\": {";
+    const char* separator = "\n";
+    for (const auto& [key, value] : counts) {
+        json += separator;
+        json += "    \"";
+        for (char c : key) {
+            if (c == '"' || c == '\\') json += '\\';
+            if (static_cast<unsigned char>(c) >= 0x20) json += c;
+        }
+        json += "\": " + std::to_string(value);
+        separator = ",\n";
+    }
+    json += counts.empty() ? "},\n" : "\n  },\n";
+}
+
+}   // namespace
+
+std::string stats_json(const Stats& stats) {
+    std::string json = "{\n";
+    const auto number = [&](const char* name, uint64_t value) {
+        json += std::string("  \"") + name + "\": " + std::to_string(value) + ",\n";
+    };
+    number("launches", stats.launches);
+    number("ctas", stats.ctas);
+    number("warp_instructions", stats.warp_instructions);
+    number("thread_instructions", stats.thread_instructions);
+    number("tma_bytes_loaded", stats.tma_bytes_loaded);
+    number("mma_operations", stats.mma_operations);
+    append_counts(json, "warp_counts", stats.warp_counts);
+    append_counts(json, "thread_counts", stats.thread_counts);
+    char seconds[64];
+    std::snprintf(seconds, sizeof seconds, "  \"seconds\": %.6f\n}\n", stats.seconds);
+    return json + seconds;
+}
+
+}   // namespace ptxemu
+
+using namespace ptxemu;
+
+PTXEMU_API CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+                                           unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                                           unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+                                           void** params, void** extra) {
+    return guarded("cuLaunchKernel", [&] {
+        Launch launch;
+        launch.grid = {grid_x, grid_y, grid_z};
+        launch.block = {block_x, block_y, block_z};
+        launch.dynamic_shared_bytes = shared_bytes;
+        launch_kernel(function, std::move(launch), stream, params, extra, nullptr);
+    });
+}
+
+PTXEMU_API CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** params,
+                                             void** extra) {
+    return guarded("cuLaunchKernelEx", [&] {
+        require(config, "config");
+        Launch launch;
+        launch.grid = {config->gridDimX, config->gridDimY, config->gridDimZ};
+        launch.block = {config->blockDimX, config->blockDimY, config->blockDimZ};
+        launch.dynamic_shared_bytes = config->sharedMemBytes;
+        launch_kernel(function, std::move(launch), config->hStream, params, extra, config);
+    });
+}
+
+PTXEMU_API CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function, int threads,
+                                                                        size_t dynamic_bytes) {
+    return guarded("cuOccupancyMaxActiveBlocksPerMultiprocessor", [&] {
+        const Current call;
+        require(blocks, "numBlocks");
+        *blocks = active_blocks(call.s, find_function(call.s, function), threads, dynamic_bytes);
+    });
+}
+
+PTXEMU_API CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction function,
+                                                                                 int threads, size_t dynamic_bytes,
+                                                                                 unsigned int flags) {
+    return guarded("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", [&] {
+        const Current call;
+        require(blocks, "numBlocks");
+        if (flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) fail(CUDA_ERROR_INVALID_VALUE, "unknown flags");
+        *blocks = active_blocks(call.s, find_function(call.s, function), threads, dynamic_bytes);
+    });
+}

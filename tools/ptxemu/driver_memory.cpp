@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device and pinned host memory, copies, sets, pointer queries. A device address is a host address, so that a copy is a
+// memmove, once its device side is known to lie inside one allocation.
+#include <algorithm>
+#include <cstring>
+
+#include "driver_state.h"
+
+using namespace ptxemu;
+
+namespace {
+
+constexpr uint64_t kPitchBytes = 512;
+
+uint8_t* bytes_at(uint64_t address) { return reinterpret_cast<uint8_t*>(address); }
+
+uint64_t allocate(State& s, Context& context, size_t bytes) {
+    if (bytes == 0) fail(CUDA_ERROR_INVALID_VALUE, "bytesize is 0");
+    const uint64_t used = allocated_bytes(s);
+    const uint64_t address =
+        bytes > kDeviceMemoryBytes - std::min(used, kDeviceMemoryBytes) ? 0 : context.memory.allocate(bytes);
+    if (address == 0) {
+        fail(CUDA_ERROR_OUT_OF_MEMORY, std::to_string(bytes) + " bytes asked for, " + std::to_string(used) + " of " +
+                                           std::to_string(kDeviceMemoryBytes) + " in use");
+    }
+    return address;
+}
+
+void release(Context& context, uint64_t address) {
+    if (address == 0) return;
+    if (context.host_memory.count(address) != 0 || context.module_memory.count(address) != 0 ||
+        !context.memory.release(address)) {
+        fail(CUDA_ERROR_INVALID_VALUE, hex(address) + " is not the start of a device allocation");
+    }
+}
+
+void copy(CUstream stream, uint64_t dst, bool dst_device, uint64_t src, bool src_device, size_t bytes) {
+    const Current call;
+    check_stream(call.s, stream);
+    if (bytes == 0) return;
+    if (dst_device) check_range(*call.context, dst, bytes, "destination");
+    if (src_device) check_range(*call.context, src, bytes, "source");
+    if (dst == 0 || src == 0) fail(CUDA_ERROR_INVALID_VALUE, "a host pointer is null");
+    std::memmove(bytes_at(dst), bytes_at(src), bytes);
+}
+
+template <class T>
+void set(CUstream stream, uint64_t dst, T value, size_t count) {
+    const Current call;
+    check_stream(call.s, stream);
+    if (dst % sizeof(T) != 0) {
+        fail(CUDA_ERROR_INVALID_VALUE,
+             "destination " + hex(dst) + " is not a multiple of " + std::to_string(sizeof(T)));
+    }
+    if (count == 0) return;
+    if (count > kDeviceMemoryBytes / sizeof(T))
+        fail(CUDA_ERROR_INVALID_VALUE, "more elements than device memory holds");
+    check_range(*call.context, dst, count * sizeof(T), "destination");
+    T* cells = reinterpret_cast<T*>(dst);
+    std::fill(cells, cells + count, value);
+}
+
+template <class T>
+void set_2d(CUstream stream, uint64_t dst, size_t pitch, T value, size_t width, size_t height) {
+    const Current call;
+    check_stream(call.s, stream);
+    if (dst % sizeof(T) != 0 || pitch % sizeof(T) != 0) {
+        fail(CUDA_ERROR_INVALID_VALUE, "destination or pitch is not a multiple of " + std::to_string(sizeof(T)));
+    }
+    if (width == 0 || height == 0) return;
+    if (width > kDeviceMemoryBytes / sizeof(T) || (height > 1 && pitch < width * sizeof(T)) ||
+        pitch > kDeviceMemoryBytes || height > kDeviceMemoryBytes / std::max<size_t>(pitch, 1)) {
+        fail(CUDA_ERROR_INVALID_VALUE, "pitch " + std::to_string(pitch) + " does not fit a width of " +
+                                           std::to_string(width) + " elements and a height of " +
+                                           std::to_string(height));
+    }
+    check_range(*call.context, dst, (height - 1) * pitch + width * sizeof(T), "destination");
+    for (size_t row = 0; row < height; ++row) {
+        T* cells = reinterpret_cast<T*>(dst + row * pitch);
+        std::fill(cells, cells + width, value);
+    }
+}
+
+// One side of a 2-D copy: where its first byte lies.
+uint64_t side_2d(const Context& context, CUmemorytype type, const void* host, CUdeviceptr device, size_t x, size_t y,
+                 size_t pitch, size_t width, size_t height, const char* what) {
+    if (pitch == 0) pitch = x + width;
+    if (pitch < x || pitch - x < width) {
+        fail(CUDA_ERROR_INVALID_VALUE,
+             std::string(what) + ": pitch " + std::to_string(pitch) + " is smaller than its x offset plus the width");
+    }
+    if (pitch > kDeviceMemoryBytes || y > kDeviceMemoryBytes || height > kDeviceMemoryBytes ||
+        (y + height) > kDeviceMemoryBytes / std::max<size_t>(pitch, 1)) {
+        fail(CUDA_ERROR_INVALID_VALUE, std::string(what) + ": larger than device memory");
+    }
+    uint64_t base = 0;
+    bool on_device = false;
+    switch (type) {
+        case CU_MEMORYTYPE_HOST: base = reinterpret_cast<uint64_t>(host); break;
+        case CU_MEMORYTYPE_DEVICE:
+            base = device;
+            on_device = true;
+            break;
+        case CU_MEMORYTYPE_UNIFIED:
+            base = device;
+            on_device = context.memory.find(device, 1).bytes != 0;
+            break;
+        default: fail(CUDA_ERROR_NOT_SUPPORTED, std::string(what) + ": arrays are not supported");
+    }
+    const uint64_t first = base + y * pitch + x;
+    if (on_device) check_range(context, first, (height - 1) * pitch + width, what);
+    if (base == 0) fail(CUDA_ERROR_INVALID_VALUE, std::string(what) + " is null");
+    return first;
+}
+
+void copy_2d(const CUDA_MEMCPY2D* p, CUstream stream) {
+    const Current call;
+    check_stream(call.s, stream);
+    require(p, "pCopy");
+    if (p->WidthInBytes == 0 || p->Height == 0) return;
+    const uint64_t src = side_2d(*call.context, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY,
+                                 p->srcPitch, p->WidthInBytes, p->Height, "source");
+    const uint64_t dst = side_2d(*call.context, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes, p->dstY,
+                                 p->dstPitch, p->WidthInBytes, p->Height, "destination");
+    const size_t src_pitch = p->srcPitch != 0 ? p->srcPitch : p->srcXInBytes + p->WidthInBytes;
+    const size_t dst_pitch = p->dstPitch != 0 ? p->dstPitch : p->dstXInBytes + p->WidthInBytes;
+    for (size_t row = 0; row < p->Height; ++row) {
+        std::memmove(bytes_at(dst + row * dst_pitch), bytes_at(src + row * src_pitch), p->WidthInBytes);
+    }
+}
+
+void allocate_host(void** out, size_t bytes, unsigned flags) {
+    const Current call;
+    require(out, "pp");
+    constexpr unsigned kKnown = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+    if ((flags & ~kKnown) != 0) fail(CUDA_ERROR_INVALID_VALUE, "unknown flags " + hex(flags));
+    const uint64_t address = allocate(call.s, *call.context, bytes);
+    call.context->host_memory.insert(address);
+    *out = bytes_at(address);
+}
+
+// True if it answered.
+bool pointer_attribute(const State& s, void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {
+    Context* owner = nullptr;
+    Allocation allocation;
+    for (const auto& [handle, context] : s.contexts) {
+        allocation = context->memory.find(pointer, 1);
+        if (allocation.bytes != 0) {
+            owner = context.get();
+            break;
+        }
+    }
+    if (owner == nullptr) return false;
+    const bool on_host = owner->host_memory.count(allocation.base) != 0;
+    const auto put = [&](const auto& value) { std::memcpy(data, &value, sizeof value); };
+    switch (attribute) {
+        case CU_POINTER_ATTRIBUTE_CONTEXT: put(reinterpret_cast<CUcontext>(owner)); break;
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+            put(static_cast<unsigned>(on_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE));
+            break;
+        case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: put(pointer); break;
+        case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+            if (!on_host) return false;
+            put(pointer);
+            break;
+        case CU_POINTER_ATTRIBUTE_IS_MANAGED: put(false); break;
+        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: put(0); break;
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: put(static_cast<CUdeviceptr>(allocation.base)); break;
+        case CU_POINTER_ATTRIBUTE_RANGE_SIZE: put(static_cast<size_t>(allocation.bytes)); break;
+        case CU_POINTER_ATTRIBUTE_MAPPED: put(true); break;
+        default: fail(CUDA_ERROR_NOT_SUPPORTED, "pointer attribute " + std::to_string(attribute) + " is not supported");
+    }
+    return true;
+}
+
+uint64_t address_of(const void* host) { return reinterpret_cast<uint64_t>(host); }
+
+}   // namespace
+
+PTXEMU_API CUresult CUDAAPI cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
+    return guarded("cuMemGetInfo", [&] {
+        const Current call;
+        require(free_bytes, "free");
+        require(total_bytes, "total");
+        *free_bytes = kDeviceMemoryBytes - std::min(kDeviceMemoryBytes, allocated_bytes(call.s));
+        *total_bytes = kDeviceMemoryBytes;
+    });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
+    return guarded("cuMemAlloc", [&] {
+        const Current call;
+        require(out, "dptr");
+        *out = allocate(call.s, *call.context, bytes);
+    });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_t height,
+                                               unsigned int element) {
+    return guarded("cuMemAllocPitch", [&] {
+        const Current call;
+        require(out, "dptr");
+        require(pitch, "pPitch");
+        if (element != 4 && element != 8 && element != 16) {
+            fail(CUDA_ERROR_INVALID_VALUE, "ElementSizeBytes must be 4, 8 or 16, not " + std::to_string(element));
+        }
+        if (width == 0 || height == 0 || width > kDeviceMemoryBytes || height > kDeviceMemoryBytes / width) {
+            fail(CUDA_ERROR_INVALID_VALUE, std::to_string(width) + " x " + std::to_string(height) + " bytes");
+        }
+        const size_t rounded = (width + kPitchBytes - 1) / kPitchBytes * kPitchBytes;
+        if (height > kDeviceMemoryBytes / rounded) fail(CUDA_ERROR_OUT_OF_MEMORY, "larger than device memory");
+        *out = allocate(call.s, *call.context, rounded * height);
+        *pitch = rounded;
+    });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
+    return guarded("cuMemFree", [&] {
+        const Current call;
+        release(*call.context, address);
+    });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream stream) {
+    return guarded("cuMemAllocAsync", [&] {
+        const Current call;
+        require(out, "dptr");
+        check_stream(call.s, stream);
+        *out = allocate(call.s, *call.context, bytes);
+    });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+    return guarded("cuMemFreeAsync", [&] {
+        const Current call;
+        check_stream(call.s, stream);
+        release(*call.context, address);
+    });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address) {
+    return guarded("cuMemGetAddressRange", [&] {
+        const Current call;
+        const Allocation allocation = call.context->memory.find(address, 1);
+        if (allocation.bytes == 0) fail(CUDA_ERROR_NOT_FOUND, hex(address) + " lies in no allocation");
+        if (base != nullptr) *base = allocation.base;
+        if (bytes != nullptr) *bytes = allocation.bytes;
+    });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemAllocHost_v2(void** out, size_t bytes) {
+    return guarded("cuMemAllocHost", [&] { allocate_host(out, bytes, 0); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemHostAlloc(void** out, size_t bytes, unsigned int flags) {
+    return guarded("cuMemHostAlloc", [&] { allocate_host(out, bytes, flags); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemFreeHost(void* pointer) {
+    return guarded("cuMemFreeHost", [&] {
+        const Current call;
+        const uint64_t address = address_of(pointer);
+        if (call.context->host_memory.erase(address) == 0) {
+            fail(CUDA_ERROR_INVALID_VALUE, hex(address) + " is not pinned host memory");
+        }
+        call.context->memory.release(address);
+    });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* pointer, unsigned int flags) {
+    return guarded("cuMemHostGetDevicePointer", [&] {
+        const Current call;
+        require(out, "pdptr");
+        if (flags != 0) fail(CUDA_ERROR_INVALID_VALUE, "flags must be 0");
+        const Allocation allocation = call.context->memory.find(address_of(pointer), 1);
+        if (allocation.bytes == 0 || call.context->host_memory.count(allocation.base) == 0) {
+            fail(CUDA_ERROR_INVALID_VALUE, hex(address_of(pointer)) + " is not pinned host memory");
+        }
+        *out = address_of(pointer);
+    });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr dst, const void* src, size_t bytes) {
+    return guarded("cuMemcpyHtoD", [&] { copy(nullptr, dst, true, address_of(src), false, bytes); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemcpyDtoH_v2(void* dst, CUdeviceptr src, size_t bytes) {
+    return guarded("cuMemcpyDtoH", [&] { copy(nullptr, address_of(dst), false, src, true, bytes); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes) {
+    return guarded("cuMemcpyDtoD", [&] { copy(nullptr, dst, true, src, true, bytes); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void* src, size_t bytes, CUstream stream) {
+    return guarded("cuMemcpyHtoDAsync", [&] { copy(stream, dst, true, address_of(src), false, bytes); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void* dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+    return guarded("cuMemcpyDtoHAsync", [&] { copy(stream, address_of(dst), false, src, true, bytes); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+    return guarded("cuMemcpyDtoDAsync", [&] { copy(stream, dst, true, src, true, bytes); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D* p) {
+    return guarded("cuMemcpy2D", [&] { copy_2d(p, nullptr); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* p) {
+    return guarded("cuMemcpy2DUnaligned", [&] { copy_2d(p, nullptr); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* p, CUstream stream) {
+    return guarded("cuMemcpy2DAsync", [&] { copy_2d(p, stream); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t count) {
+    return guarded("cuMemsetD8", [&] { set<uint8_t>(nullptr, dst, value, count); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemsetD16_v2(CUdeviceptr dst, unsigned short value, size_t count) {
+    return guarded("cuMemsetD16", [&] { set<uint16_t>(nullptr, dst, value, count); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr dst, unsigned int value, size_t count) {
+    return guarded("cuMemsetD32", [&] { set<uint32_t>(nullptr, dst, value, count); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t count, CUstream stream) {
+    return guarded("cuMemsetD8Async", [&] { set<uint8_t>(stream, dst, value, count); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr dst, unsigned short value, size_t count, CUstream stream) {
+    return guarded("cuMemsetD16Async", [&] { set<uint16_t>(stream, dst, value, count); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr dst, unsigned int value, size_t count, CUstream stream) {
+    return guarded("cuMemsetD32Async", [&] { set<uint32_t>(stream, dst, value, count); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemsetD2D8_v2(CUdeviceptr dst, size_t pitch, unsigned char value, size_t width,
+                                            size_t height) {
+    return guarded("cuMemsetD2D8", [&] { set_2d<uint8_t>(nullptr, dst, pitch, value, width, height); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemsetD2D32_v2(CUdeviceptr dst, size_t pitch, unsigned int value, size_t width,
+                                             size_t height) {
+    return guarded("cuMemsetD2D32", [&] { set_2d<uint32_t>(nullptr, dst, pitch, value, width, height); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {
+    return guarded("cuPointerGetAttribute", [&] {
+        const Initialised call;
+        require(data, "data");
+        // Asking about a pointer that CUDA does not know is how callers tell; no message.
+        if (!pointer_attribute(call.s, data, attribute, pointer)) fail(CUDA_ERROR_INVALID_VALUE);
+    });
+}
+
+PTXEMU_API CUresult CUDAAPI cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** data,
+                                                   CUdeviceptr pointer) {
+    return guarded("cuPointerGetAttributes", [&] {
+        const Initialised call;
+        require(attributes, "attributes");
+        require(data, "data");
+        for (unsigned i = 0; i < count; ++i) {
+            require(data[i], "data[i]");
+            if (pointer_attribute(call.s, data[i], attributes[i], pointer)) continue;
+            // Unknown pointers give zeros here, and success.
+            if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ||
+                attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
+                const int value = attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL ? -2 : 0;
+                std::memcpy(data[i], &value, sizeof value);
+            } else if (attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED ||
+                       attributes[i] == CU_POINTER_ATTRIBUTE_MAPPED) {
+                const bool value = false;
+                std::memcpy(data[i], &value, sizeof value);
+            } else {
+                const uint64_t value = 0;
+                std::memcpy(data[i], &value, sizeof value);
+            }
+        }
+    });
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver_state.h"
+
+#include <cstdio>
+
+namespace ptxemu {
+
+State& state() {
+    static State& s = *new State;
+    return s;
+}
+
+std::vector<std::shared_ptr<Context>>& context_stack() {
+    thread_local std::vector<std::shared_ptr<Context>> stack;
+    return stack;
+}
+
+Initialised::Initialised() : lock(state().mutex), s(state()) {
+    if (!s.initialised) fail(CUDA_ERROR_NOT_INITIALIZED, "cuInit has not been called");
+}
+
+Current::Current() {
+    const auto& stack = context_stack();
+    if (stack.empty() || stack.back() == nullptr) fail(CUDA_ERROR_INVALID_CONTEXT, "no context is current");
+    context = stack.back();
+    if (!context->alive) fail(CUDA_ERROR_CONTEXT_IS_DESTROYED, "the current context has been destroyed");
+    if (context->sticky != CUDA_SUCCESS) fail(context->sticky);
+}
+
+std::string hex(uint64_t value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+    return text;
+}
+
+LoadedModule& find_module(State& s, CUmodule handle) {
+    const auto found = s.modules.find(handle);
+    if (found == s.modules.end()) fail(CUDA_ERROR_INVALID_HANDLE, "no such module");
+    return *found->second;
+}
+
+LoadedFunction& find_function(State& s, CUfunction handle) {
+    const auto found = s.functions.find(handle);
+    if (found == s.functions.end()) fail(CUDA_ERROR_INVALID_HANDLE, "no such function");
+    return *found->second;
+}
+
+void check_stream(State& s, CUstream handle) {
+    if (handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) return;
+    if (s.streams.find(handle) == s.streams.end()) fail(CUDA_ERROR_INVALID_HANDLE, "no such stream");
+}
+
+Event& find_event(State& s, CUevent handle) {
+    const auto found = s.events.find(handle);
+    if (found == s.events.end()) fail(CUDA_ERROR_INVALID_HANDLE, "no such event");
+    return *found->second;
+}
+
+void check_device(CUdevice device) {
+    if (device != 0) {
+        fail(CUDA_ERROR_INVALID_DEVICE, "device " + std::to_string(device) + ": there is only device 0");
+    }
+}
+
+void erase_module(State& s, LoadedModule& module) {
+    for (const auto& [name, function] : module.functions) s.functions.erase(function.get());
+    for (const auto& [name, address] : module.symbols) {
+        module.context->memory.release(address);
+        module.context->module_memory.erase(address);
+    }
+    s.modules.erase(&module);
+}
+
+void destroy_context(State& s, Context& context) {
+    context.alive = false;
+    std::vector<LoadedModule*> modules;
+    for (const auto& [handle, module] : s.modules) {
+        if (module->context == &context) modules.push_back(module.get());
+    }
+    for (LoadedModule* module : modules) erase_module(s, *module);
+    std::erase_if(s.streams, [&](const auto& item) { return item.second->context == &context; });
+    std::erase_if(s.events, [&](const auto& item) { return item.second->context == &context; });
+    s.contexts.erase(&context);   // memory goes with the last thread that has it on its stack
+}
+
+void check_range(const Context& context, uint64_t address, uint64_t bytes, const char* what) {
+    if (bytes == 0) return;
+    if (context.memory.find(address, bytes).bytes == 0) {
+        fail(CUDA_ERROR_INVALID_VALUE, std::string(what) + ": " + std::to_string(bytes) + " bytes at " + hex(address) +
+                                           " do not lie inside one allocation");
+    }
+}
+
+uint64_t allocated_bytes(const State& s) {
+    uint64_t total = 0;
+    for (const auto& [handle, context] : s.contexts) total += context->memory.allocated_bytes();
+    return total;
+}
+
+Limits limits_of(int compute_capability) {
+    constexpr int kKilo = 1024;
+    switch (compute_capability) {
+        case 80: return {164 * kKilo, 163 * kKilo, 2048, 32, 40 << 20};
+        case 90: return {228 * kKilo, 227 * kKilo, 2048, 32, 50 << 20};
+        default: return {228 * kKilo, 227 * kKilo, 2048, 32, 126 << 20};
+    }
+}
+
+CUresult report(const char* call, CUresult code, const std::string& message) {
+    if (message.empty()) return code;
+    std::string line = "ptxemu: ";
+    line += call;
+    line += ": ";
+    line += message;
+    if (const char* name = result_name(code)) {
+        line += " (";
+        line += name;
+        line += ')';
+    }
+    for (char& c : line) {
+        if (c == '\n' || c == '\r') c = ' ';
+    }
+    {
+        // The lock of the failed call is gone by now.
+        const std::lock_guard lock(state().mutex);
+        state().last_error = line;
+    }
+    line += '\n';
+    std::fputs(line.c_str(), stderr);
+    return code;
+}
+
+}   // namespace ptxemu

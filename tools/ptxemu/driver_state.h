@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// The emulated driver's state: one device, its contexts and what they own. Every entry point checks its handles against
+// the tables here before it touches what they point to.
+#pragma once
+#pragma GCC visibility push(default)
+#include <cuda.h>
+#pragma GCC visibility pop
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine.h"
+#include "ir.h"
+#include "memory.h"
+
+#define PTXEMU_API extern "C" __attribute__((visibility("default")))
+
+namespace ptxemu {
+
+// Thrown by whatever finds the fault; the entry point prints the message (if there is one) as a single line on stderr and
+// returns the code.
+struct Failure {
+    CUresult code;
+    std::string message;
+};
+[[noreturn]] inline void fail(CUresult code, std::string message = {}) { throw Failure{code, std::move(message)}; }
+
+struct Config {
+    DeviceConfig device;
+    std::string stats_path;   // PTXEMU_STATS
+    std::string ptx_path;     // PTXEMU_PTX
+};
+// Reads PTXEMU_*. Throws Failure(CUDA_ERROR_INVALID_VALUE) naming variable, value and limit.
+Config read_config();
+
+struct LoadedModule;
+struct LoadedFunction {
+    LoadedModule* module = nullptr;
+    const Function* function = nullptr;
+    std::shared_ptr<const Program> program;
+    int max_dynamic_shared_bytes = 0;
+    int carveout = -1;
+    bool non_portable_cluster = false;
+    std::array<int, 3> required_cluster{};   // 0: not set
+    int max_threads() const;
+};
+
+struct Context;
+struct LoadedModule {
+    Context* context = nullptr;
+    std::unique_ptr<Module> module;
+    std::map<std::string, uint64_t> symbols;   // device addresses of .global and .const
+    std::map<std::string, std::unique_ptr<LoadedFunction>, std::less<>> functions;
+};
+
+struct Stream {
+    Context* context = nullptr;
+    unsigned flags = 0;
+    int priority = 0;
+};
+
+struct Event {
+    Context* context = nullptr;
+    bool timing = true;
+    bool recorded = false;
+    std::chrono::steady_clock::time_point time;
+};
+
+struct Context {
+    uint64_t id = 0;
+    unsigned flags = 0;
+    bool alive = true;
+    CUresult sticky = CUDA_SUCCESS;   // of the launch that broke the context
+    GlobalMemory memory;
+    std::set<uint64_t> host_memory;     // bases of what cuMemAllocHost and cuMemHostAlloc gave
+    std::set<uint64_t> module_memory;   // bases of module variables: cuMemFree does not take them
+};
+
+struct State {
+    std::mutex mutex;
+    bool initialised = false;
+    Config config;
+    Stats stats;
+    std::shared_ptr<Context> primary;
+    int primary_count = 0;
+    unsigned primary_flags = 0;
+    uint64_t next_context_id = 1;
+    std::unordered_map<const void*, std::shared_ptr<Context>> contexts;
+    std::unordered_map<const void*, std::unique_ptr<LoadedModule>> modules;
+    std::unordered_map<const void*, LoadedFunction*> functions;
+    std::unordered_map<const void*, std::unique_ptr<Stream>> streams;
+    std::unordered_map<const void*, std::unique_ptr<Event>> events;
+    std::string last_error;
+};
+State& state();                                           // never destroyed: threads may outlive main
+std::vector<std::shared_ptr<Context>>& context_stack();   // of this thread
+
+// The checks at the head of an entry point; each holds the lock while it lives.
+struct Initialised {
+    std::unique_lock<std::mutex> lock;
+    State& s;
+    Initialised();   // CUDA_ERROR_NOT_INITIALIZED
+};
+struct Current : Initialised {
+    std::shared_ptr<Context> context;
+    Current();   // ..., INVALID_CONTEXT, CONTEXT_IS_DESTROYED, the sticky error
+};
+
+LoadedModule& find_module(State& s, CUmodule handle);
+LoadedFunction& find_function(State& s, CUfunction handle);
+void check_stream(State& s, CUstream handle);
+Event& find_event(State& s, CUevent handle);
+void check_device(CUdevice device);
+void destroy_context(State& s, Context& context);
+void erase_module(State& s, LoadedModule& module);
+std::string hex(uint64_t value);
+
+// Memory [address, address + bytes) must lie inside one allocation of the context; `what` names it.
+void check_range(const Context& context, uint64_t address, uint64_t bytes, const char* what);
+
+inline constexpr uint64_t kDeviceMemoryBytes = uint64_t{180} << 30;   // usable memory of a B200
+uint64_t allocated_bytes(const State& s);
+
+// Limits of the emulated device that depend on the compute capability (CUDA C++ Programming Guide, compute capabilities).
+struct Limits {
+    int shared_per_sm, shared_per_block_optin, threads_per_sm, blocks_per_sm, l2_bytes;
+};
+Limits limits_of(int compute_capability);
+inline constexpr int kSharedPerBlock = 48 * 1024;   // without opt-in
+inline constexpr int kReservedShared = 1024;        // per block, of the system
+inline constexpr int kMaxThreadsPerBlock = 1024;
+inline constexpr int kMaxBlockDim[3] = {1024, 1024, 64};
+inline constexpr int kMaxGridDim[3] = {2147483647, 65535, 65535};
+
+const char* result_name(CUresult code);   // null if unknown
+const char* result_text(CUresult code);
+CUresult report(const char* call, CUresult code, const std::string& message);
+std::string stats_json(const Stats& stats);
+
+// Runs an entry point's body: no exception crosses the C boundary.
+template <class Body>
+CUresult guarded(const char* call, Body&& body) noexcept {
+    try {
+        body();
+        return CUDA_SUCCESS;
+    } catch (const Failure& f) {
+        return report(call, f.code, f.message);
+    } catch (const std::bad_alloc&) {
+        return report(call, CUDA_ERROR_OUT_OF_MEMORY, "host memory ran out");
+    } catch (const std::exception& e) {
+        return report(call, CUDA_ERROR_UNKNOWN, e.what());
+    }
+}
+
+inline void require(const void* pointer, const char* name) {
+    if (pointer == nullptr) fail(CUDA_ERROR_INVALID_VALUE, std::string(name) + " is null");
+}
+
+}   // namespace ptxemu
