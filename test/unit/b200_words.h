@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Result words of single dense tcgen05.mma dot products measured on a B200. Source: the model and frozen words of
-// github.com/sf-tensor/tcgen05 (MIT licence). a, b: operand codes along K, absent ones are 0 (tf32: fp32 bits of which the
-// low 13 are ignored; bf16: the upper half of the published fp32 bits); c: fp32 accumulator bits in; d: fp32 bits out.
+// github.com/sf-tensor/tcgen05 (MIT licence). a, b: operand codes along K, absent ones are 0 (tf32: fp32 bits of which
+// the low 13 are ignored; bf16: the upper half of the published fp32 bits); c: fp32 accumulator bits in; d: fp32 bits
+// out.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -2,6 +2,7 @@
 // The window arithmetic: words measured on a B200, words computed by hand, and the fast path against the slow one.
 #include "tools/ptxemu/tensor_core.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -317,7 +318,9 @@ TEST_CASE("the fast path has the bits of fused_dot", "[tensor_core]") {
             if (round % 2) {
                 for (int i = 0; i < 4; ++i) tile.a[32 * i + 1] = kMinSubnormal;
             }
-            for (uint32_t& c : tile.d) c = bits_of(std::ldexp(static_cast<float>(random() % 3), int(random() % 30) - 9));
+            for (uint32_t& c : tile.d) {
+                c = bits_of(std::ldexp(static_cast<float>(random() % 3), int(random() % 30) - 9));
+            }
             check_step(tile, Format::kE4m3, Format::kE4m3, true, round & 4 ? kSm90Rule : kSm100Rule);
         }
     }
@@ -411,7 +414,9 @@ TEST_CASE("shared-memory descriptor", "[tensor_core]") {
         INFO(bit);
         CHECK_FALSE(decode_smem_descriptor(plain | 1ull << bit, true, &d).empty());
     }
-    for (uint64_t swizzle : {3, 5, 7}) CHECK_FALSE(decode_smem_descriptor(sm100_descriptor(0, 0, 64, swizzle), true, &d).empty());
+    for (uint64_t swizzle : {3, 5, 7}) {
+        CHECK_FALSE(decode_smem_descriptor(sm100_descriptor(0, 0, 64, swizzle), true, &d).empty());
+    }
     CHECK(decode_smem_descriptor(sm100_descriptor(0x200, 0, 512, 4), true, &d).empty());
     CHECK(d.swizzle_bytes == 64);
     CHECK(decode_smem_descriptor(sm100_descriptor(0x100, 0, 256, 6), true, &d).empty());
@@ -478,7 +483,9 @@ TEST_CASE("operand addresses", "[tensor_core]") {
     SECTION("gathering MN-major transposes") {
         std::vector<uint8_t> shared(128 * 32);
         for (int k = 0; k < 32; ++k) {
-            for (int mn = 0; mn < 128; ++mn) shared[k * 128 + ((mn / 16 ^ k % 8) * 16) + mn % 16] = uint8_t(mn * 3 + k * 5);
+            for (int mn = 0; mn < 128; ++mn) {
+                shared[k * 128 + (mn / 16 ^ k % 8) * 16 + mn % 16] = uint8_t(mn * 3 + k * 5);
+            }
         }
         REQUIRE(decode_smem_descriptor(sm100_descriptor(0, 0, 1024, 2), true, &d).empty());
         std::vector<uint8_t> out(128 * 32);
@@ -560,7 +567,7 @@ TEST_CASE("where D lies", "[tensor_core]") {
     CHECK((lane == 70 && column == 36));
     wgmma_d_cell(0, 0, &lane, &column);
     CHECK((lane == 0 && column == 0));
-    wgmma_d_cell(37, 7, &lane, &column);                                        // warp 1, lane 5: row 16 + 1 + 8, column 8 + 2 + 1
+    wgmma_d_cell(37, 7, &lane, &column);              // warp 1, lane 5: row 16 + 1 + 8, column 8 + 2 + 1
     CHECK((lane == 25 && column == 11));
 }
 
@@ -580,8 +587,10 @@ TEST_CASE("speed of a 128 x 128 x 32 step", "[.bench]") {
                 const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
                 best = std::min(best, time.count() / 4);
             }
-            std::printf("path %d %s: %.1f us\n", int(path),
-                        fill == Fill::kHeavyTail ? "heavy tail" : fill == Fill::kLattice ? "lattice" : "any code", best);
+            const char* data = fill == Fill::kHeavyTail ? "heavy tail"
+                               : fill == Fill::kLattice ? "lattice"
+                                                        : "any code";
+            std::printf("path %d %s: %.1f us\n", int(path), data, best);
         }
     }
 }

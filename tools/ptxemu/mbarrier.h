@@ -7,7 +7,8 @@
 namespace ptxemu {
 
 // State packed in the 8 bytes at the barrier's address (opaque to kernels, but it must survive being memory):
-// phase, expected and pending arrivals (1..2^20-1), tx-count in [-(2^20-1), 2^20-1], plus a tag that tells initialised objects.
+// phase, expected and pending arrivals (1..2^20-1), tx-count in [-(2^20-1), 2^20-1], plus what tells
+// initialised objects from other memory.
 struct MbarrierState {
     uint32_t phase = 0;       // parity = phase & 1 (kept modulo 4 or more, as bits allow)
     uint32_t expected = 0, pending = 0;

@@ -128,7 +128,8 @@ uint32_t fused_dot(Format fa, Format fb, const uint32_t* a, const uint32_t* b, i
     if (exponent > 127) return sign | 0x7f800000u;
     const int unit = std::max(exponent, -126) - rule.result_bits;
     const int shift = exact.quantum - unit;
-    const uint32_t kept = shift <= -127 ? 0 : static_cast<uint32_t>(shift >= 0 ? magnitude << shift : magnitude >> -shift);
+    const uint32_t kept = shift <= -127 ? 0 : static_cast<uint32_t>(
+        shift >= 0 ? magnitude << shift : magnitude >> -shift);
     const uint32_t fraction = kept << (23 - rule.result_bits);      // bit 23 set where the result is normal
     return sign | (exponent >= -126 ? fraction + (static_cast<uint32_t>(exponent + 126) << 23) : fraction);
 }

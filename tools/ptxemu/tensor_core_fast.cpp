@@ -52,7 +52,8 @@ CodeTable make_table(Format format) {
         entry.value = number.negative ? -magnitude : magnitude;
         entry.raw_exponent = static_cast<int8_t>(number.raw_exponent);
         entry.lowest_bit = static_cast<int8_t>(number.exponent + std::countr_zero(number.mantissa));
-        entry.leading_zeros = static_cast<int8_t>(number.raw_exponent - number.exponent + 1 - std::bit_width(number.mantissa));
+        const int log2 = number.exponent + static_cast<int>(std::bit_width(number.mantissa)) - 1;
+        entry.leading_zeros = static_cast<int8_t>(number.raw_exponent - log2);
     }
     return table;
 }
@@ -192,7 +193,8 @@ void judge_exactness(Job& job) {
     job.exact = products < limit;
 }
 
-uint32_t slow_cell(Format fa, Format fb, const uint8_t* a, const uint8_t* b, uint32_t c, bool accumulate, WindowRule rule) {
+uint32_t slow_cell(Format fa, Format fb, const uint8_t* a, const uint8_t* b, uint32_t c, bool accumulate,
+                   WindowRule rule) {
     uint32_t wide_a[kDepth], wide_b[kDepth];
     std::copy(a, a + kDepth, wide_a);
     std::copy(b, b + kDepth, wide_b);

@@ -9,8 +9,8 @@ namespace ptxemu {
 
 inline constexpr uint32_t kTensorCoreNan = 0x7fffffff;
 
-// A decoded operand. kFinite: (-1)^negative * mantissa * 2^exponent. raw_exponent is that of the encoding; a subnormal has
-// the one of the smallest normal number. The default is +0.
+// A decoded operand. kFinite: (-1)^negative * mantissa * 2^exponent. raw_exponent is that of the encoding; a subnormal
+// has the one of the smallest normal number. The default is +0.
 struct Number {
     enum Kind : uint8_t { kFinite, kInfinite, kNan } kind = kFinite;
     bool negative = false;

@@ -149,7 +149,7 @@ std::string decode_smem_descriptor(uint64_t bits, bool sm100, SmemDescriptor* ou
         return illegal("matrix base offset (bits 49-51)", static_cast<uint32_t>(d.base_offset),
                        "only patterns that start on their natural boundary are supported (0)");
     }
-    // With base offset 0 the pattern starts at a multiple of 8, 4 or 2 lines of 128 bytes; an advance along K stays in a line.
+    // With base offset 0 the pattern starts at a multiple of 8 rows of the span; an advance along K stays in a row.
     if (d.swizzle_bytes != 0) {
         const uint32_t boundary = static_cast<uint32_t>(d.swizzle_bytes) * 8;
         const uint32_t offset = d.start % boundary;
@@ -242,7 +242,8 @@ std::string Tmem::release(int first_column, int columns) {
 }
 
 int Tmem::allocated_columns() const {
-    return kUnitColumns * static_cast<int>(std::count_if(owner_.begin(), owner_.end(), [](int8_t o) { return o >= 0; }));
+    const auto used = std::count_if(owner_.begin(), owner_.end(), [](int8_t owner) { return owner >= 0; });
+    return kUnitColumns * static_cast<int>(used);
 }
 
 bool Tmem::is_allocated(int first_column, int columns) const {

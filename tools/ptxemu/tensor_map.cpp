@@ -155,7 +155,8 @@ void tensor_map_encode(const TensorMapArgs& args, void* out128) {
         *at++ = static_cast<uint8_t>(box >> 8);
     }
     for (uint32_t stride : args.element_strides) *at++ = static_cast<uint8_t>(stride);
-    for (uint32_t small : {args.data_type, args.rank, args.interleave, args.swizzle, args.l2_promotion, args.oob_fill}) {
+    for (uint32_t small :
+         {args.data_type, args.rank, args.interleave, args.swizzle, args.l2_promotion, args.oob_fill}) {
         *at++ = static_cast<uint8_t>(small);
     }
     const uint64_t checksum = fnv1a(bytes, kChecksumOffset);
@@ -180,7 +181,8 @@ bool tensor_map_decode(const void* in128, TensorMapArgs* args) {
         at += 2;
     }
     for (uint32_t& stride : out.element_strides) stride = *at++;
-    for (uint32_t* small : {&out.data_type, &out.rank, &out.interleave, &out.swizzle, &out.l2_promotion, &out.oob_fill}) {
+    for (uint32_t* small :
+         {&out.data_type, &out.rank, &out.interleave, &out.swizzle, &out.l2_promotion, &out.oob_fill}) {
         *small = *at++;
     }
     *args = out;

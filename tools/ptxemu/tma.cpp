@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The box is walked row by row (dimension 0). In shared memory the rows lie packed, dimension 0 fastest; the swizzle then
-// moves 16-byte chunks by bits of their absolute address, so a row is always copied in chunks of 16 bytes.
+// The box is walked row by row (dimension 0). In shared memory the rows lie packed, dimension 0 fastest; the swizzle
+// then moves 16-byte chunks by bits of their absolute address, so a row is always copied in chunks of 16 bytes.
 #include "tma.h"
 
 #include <algorithm>

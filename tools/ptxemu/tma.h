@@ -21,10 +21,12 @@ struct TmaAccess {
     std::function<uint8_t*(uint64_t address, uint64_t length)> write;
 };
 
-// shared: base of the CTA's shared window; dst: byte offset in it (== the absolute shared address that the swizzle sees).
+// shared: base of the CTA's shared window; dst: byte offset in it (the absolute shared address that the swizzle sees).
 // Checks alignment of dst (128, 16 for untiled) and that the box lies inside shared_bytes.
 // Returns an empty string, or what is wrong.
-std::string tma_load(const TensorMapArgs& map, const int32_t* coords, uint8_t* shared, uint32_t shared_bytes, uint32_t dst, const TmaAccess& access);
-std::string tma_store(const TensorMapArgs& map, const int32_t* coords, const uint8_t* shared, uint32_t shared_bytes, uint32_t src, const TmaAccess& access);
+std::string tma_load(const TensorMapArgs& map, const int32_t* coords, uint8_t* shared, uint32_t shared_bytes,
+                     uint32_t dst, const TmaAccess& access);
+std::string tma_store(const TensorMapArgs& map, const int32_t* coords, const uint8_t* shared, uint32_t shared_bytes,
+                      uint32_t src, const TmaAccess& access);
 
 }  // namespace ptxemu
