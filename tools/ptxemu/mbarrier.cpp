@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Word layout (bit 63 down): 0 | phase modulo 4 (2 bits) | expected (20) | pending (20) | tx-count (21, two's
 // complement). A word is an initialised object when bit 63 is clear and expected is not zero: zeroed memory is none.
+#include "mbarrier.h"
 
 namespace ptxemu {
 namespace {
