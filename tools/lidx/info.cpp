@@ -49,9 +49,9 @@ Json machine(const char* kind, const char* driver_path) {
     Json result = {{"kind", kind}};
     try {
         Json devices = Json::array();
-        for (int ordinal = 0, count = 1; ordinal < count; ++ordinal) {
+        const int count = count_devices(driver_path);
+        for (int ordinal = 0; ordinal < count; ++ordinal) {
             const Machine opened(driver_path, ordinal);
-            count = opened.device_count();
             const lidx_device_info& info = opened.info();
             result["driver"] = info.driver_path;
             result["driver_version"] = info.driver_version;

@@ -22,19 +22,36 @@ std::filesystem::path emulator_path() {
     throw Failure(kNoDevice, "the emulator libptxemu.so was not found; looked for" + tried);
 }
 
-Machine::Machine(const char* driver_path, int ordinal) {
+namespace {
+
+Driver open_driver(const char* path) {
+    Driver driver;
     std::string error;
-    if (!load_driver(driver_path, &driver_, &error)) throw Failure(kNoDevice, error);
+    if (!load_driver(path, &driver, &error)) throw Failure(kNoDevice, error);
+    const CUresult result = driver.cuInit(0);
+    if (result != CUDA_SUCCESS)
+        throw Failure(kNoDevice, driver.path + ": cuInit: " + driver_result_text(driver, result));
+    return driver;
+}
+
+}  // namespace
+
+int count_devices(const char* driver_path) {
+    const Driver driver = open_driver(driver_path);
+    int count = 0;
+    const CUresult result = driver.cuDeviceGetCount(&count);
+    if (result != CUDA_SUCCESS)
+        throw Failure(kNoDevice, driver.path + ": cuDeviceGetCount: " + driver_result_text(driver, result));
+    if (count == 0) throw Failure(kNoDevice, driver.path + ": no device");
+    return count;
+}
+
+Machine::Machine(const char* driver_path, int ordinal) : driver_(open_driver(driver_path)) {
     const auto require = [&](CUresult result, const char* call) {
         if (result == CUDA_SUCCESS) return;
         close();
         throw Failure(kNoDevice, driver_.path + ": " + call + ": " + driver_result_text(driver_, result));
     };
-    require(driver_.cuInit(0), "cuInit");
-    require(driver_.cuDeviceGetCount(&device_count_), "cuDeviceGetCount");
-    if (ordinal >= device_count_)
-        throw Failure(kNoDevice, driver_.path + ": no device " + std::to_string(ordinal) + ", there are "
-                                     + std::to_string(device_count_));
     require(driver_.cuDeviceGet(&device_, ordinal), "cuDeviceGet");
     require(driver_.cuDevicePrimaryCtxRetain(&cuda_, device_), "cuDevicePrimaryCtxRetain");
     require(driver_.cuCtxSetCurrent(cuda_), "cuCtxSetCurrent");

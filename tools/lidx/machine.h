@@ -17,6 +17,9 @@ namespace lidx::command {
 // installation. Throws Failure(kNoDevice), naming the places where it looked.
 std::filesystem::path emulator_path();
 
+// Devices of a driver library; path as for Machine. Throws Failure(kNoDevice) where there is no driver or no device.
+int count_devices(const char* driver_path);
+
 class Machine {
   public:
     // driver_path null: $LIDX_DRIVER, else libcuda.so.1. Throws Failure(kNoDevice).
@@ -28,7 +31,6 @@ class Machine {
     const Driver& driver() const { return driver_; }
     lidx_context* context() const { return context_; }
     const lidx_device_info& info() const { return info_; }
-    int device_count() const { return device_count_; }
 
     // Throws unless the call succeeded, with the call's name and the driver's or lidx's own words.
     void check(CUresult result, const char* call) const;
@@ -38,7 +40,6 @@ class Machine {
     void close();
 
     Driver driver_;
-    int device_count_ = 0;
     CUdevice device_ = 0;
     CUcontext cuda_ = nullptr;
     lidx_context* context_ = nullptr;

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <system_error>
 
 #include "case_io.h"
 #include "commands.h"
@@ -62,28 +61,40 @@ struct Chosen {
 
 Chosen open_emulator(const ScoreOptions& options) {
     ::setenv("PTXEMU_PROGRESS", "1", 0);
-    if (!options.stats.empty()) ::setenv("PTXEMU_STATS", std::filesystem::absolute(options.stats).c_str(), 1);
+    if (!options.stats.empty()) {
+        // The emulator rewrites it after every launch. Writing it now shows whether it can be written at all.
+        OutputFile file(options.stats);
+        file.write("{}\n");
+        file.close();
+        ::setenv("PTXEMU_STATS", std::filesystem::absolute(options.stats).c_str(), 1);
+    }
     return {std::make_unique<Machine>(emulator_path().c_str(), 0), true};
 }
 
-// The first CUDA device with a kernel for the case; else, for "auto", the emulator.
+// The first CUDA device with a kernel for the case; null, and *why, where there is none.
+std::unique_ptr<Machine> open_cuda(const lidx_score_desc& desc, Failure* why) {
+    int count = 1;
+    for (int ordinal = 0; ordinal < count; ++ordinal) {
+        try {
+            if (ordinal == 0) count = count_devices(nullptr);
+            auto machine = std::make_unique<Machine>(nullptr, ordinal);
+            const lidx_support support = support_of(*machine, desc);
+            if (support.symbol != nullptr) return machine;
+            *why = Failure(kBadInput, support.reason);
+        } catch (const Failure& failure) {
+            if (failure.code != kNoDevice) throw;
+            *why = failure;
+        }
+    }
+    return nullptr;
+}
+
 Chosen choose_machine(const ScoreOptions& options, const lidx_score_desc& desc) {
     if (options.device == "emu") return open_emulator(options);
-    std::string reason;
-    try {
-        for (int ordinal = 0, count = 1; ordinal < count; ++ordinal) {
-            auto machine = std::make_unique<Machine>(nullptr, ordinal);
-            count = machine->device_count();
-            const lidx_support support = support_of(*machine, desc);
-            if (support.symbol != nullptr) return {std::move(machine), false};
-            reason = support.reason;
-        }
-        if (options.device == "cuda") bad_input(reason);
-    } catch (const Failure& failure) {
-        if (options.device == "cuda" || failure.code != kNoDevice) throw;
-        reason = failure.what();
-    }
-    std::fprintf(stderr, "lidx: no CUDA GPU serves (%s): using the emulator\n", reason.c_str());
+    Failure why(kNoDevice, "no device");
+    if (auto machine = open_cuda(desc, &why)) return {std::move(machine), false};
+    if (options.device == "cuda") throw why;
+    std::fprintf(stderr, "lidx: no CUDA GPU serves (%s): using the emulator\n", why.what());
     return open_emulator(options);
 }
 
@@ -159,27 +170,13 @@ std::vector<float> run_kernel(const Machine& machine, const Case& c, const lidx_
     return result;
 }
 
-// The emulator rewrites the file after every launch; where nothing was launched there are no counts.
-void check_stats(const std::filesystem::path& stats, bool launched) {
-    if (!launched) {
-        OutputFile file(stats);
-        file.write("{}\n");
-        file.close();
-        return;
-    }
-    std::error_code error;
-    if (!std::filesystem::is_regular_file(stats, error) || std::filesystem::file_size(stats, error) == 0)
-        bad_input(stats.string() + ": the emulator could not write its counts there");
-    read_json(stats);
-}
-
 }  // namespace
 
 int run_score(const ScoreOptions& options) {
     const Case c = read_case(options.in);
     const lidx_score_desc desc = describe(c, options.kernel);
-    std::error_code error;
-    if (std::filesystem::is_regular_file(options.stats, error)) std::filesystem::remove(options.stats, error);
+    const auto folder = std::filesystem::absolute(options.out).parent_path();
+    if (!std::filesystem::is_directory(folder)) bad_input("--out: no such directory: " + folder.string());
     const Chosen chosen = choose_machine(options, desc);
     const Machine& machine = *chosen.machine;
     if (!options.stats.empty() && !chosen.emulator)
@@ -194,7 +191,6 @@ int run_score(const ScoreOptions& options) {
     machine.check(lidx_get_plan_info(plan.get(), &info));
 
     const std::vector<float> scores = run_kernel(machine, c, desc, plan.get());
-    if (!options.stats.empty()) check_stats(options.stats, info.grid[0] != 0);
 
     const lidx_device_info& device = machine.info();
     nlohmann::ordered_json sidecar;
