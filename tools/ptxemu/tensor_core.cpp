@@ -21,6 +21,7 @@ struct Sum {
 
 // mantissa * 2^exponent in multiples of 2^quantum, cut toward zero.
 Wide cut_to_multiples(uint64_t mantissa, int exponent, int quantum) {
+    if (mantissa == 0) return 0;              // its exponent may lie far above the window
     const int shift = exponent - quantum;
     if (shift >= 0) return static_cast<Wide>(mantissa) << shift;
     return shift <= -64 ? 0 : static_cast<Wide>(mantissa >> -shift);
