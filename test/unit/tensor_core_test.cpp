@@ -120,7 +120,7 @@ void check_step(Tile& tile, Format fa, Format fb, bool accumulate, WindowRule ru
 }  // namespace
 
 TEST_CASE("fused_dot gives every word measured on a B200", "[tensor_core]") {
-    REQUIRE(kB200Words.size() == 21);
+    REQUIRE(kB200Words.size() == 34);
     for (const B200Word& word : kB200Words) {
         INFO(word.name);
         std::vector<uint32_t> a = word.a, b = word.b;
@@ -128,6 +128,31 @@ TEST_CASE("fused_dot gives every word measured on a B200", "[tensor_core]") {
         b.resize(word.k);
         CHECK(fused_dot(word.format, word.format, a.data(), b.data(), word.k, word.c, true, kSm100Rule) == word.d);
     }
+}
+
+TEST_CASE("integer_dot gives every word measured on a B200", "[tensor_core]") {
+    REQUIRE(kB200IntegerWords.size() == 8);
+    for (const B200IntegerWord& word : kB200IntegerWords) {
+        CHECK(static_cast<uint32_t>(integer_dot(word.a_format, word.b_format, word.a.data(), word.b.data(), 32,
+                                                static_cast<int32_t>(word.c), true, word.saturate)) == word.d);
+    }
+}
+
+TEST_CASE("the B200 words tell the window and the cut apart from their neighbours", "[tensor_core]") {
+    auto wrong = [](WindowRule rule) {
+        int count = 0;
+        for (const B200Word& word : kB200Words) {
+            std::vector<uint32_t> a = word.a, b = word.b;
+            a.resize(word.k);
+            b.resize(word.k);
+            count += fused_dot(word.format, word.format, a.data(), b.data(), word.k, word.c, true, rule) != word.d;
+        }
+        return count;
+    };
+    CHECK(wrong(kSm100Rule) == 0);
+    CHECK(wrong({24, 23}) > 0);
+    CHECK(wrong({26, 23}) > 0);
+    CHECK(wrong({25, 22}) > 0);
 }
 
 TEST_CASE("mma_fp8_k32 gives the same B200 words", "[tensor_core]") {
@@ -143,7 +168,7 @@ TEST_CASE("mma_fp8_k32 gives the same B200 words", "[tensor_core]") {
         CHECK(d == word.d);
         ++compared;
     }
-    CHECK(compared == 13);
+    CHECK(compared == 18);
 }
 
 TEST_CASE("window arithmetic, by hand", "[tensor_core]") {
