@@ -55,7 +55,7 @@ constexpr KernelRow kRows[] = {LIDX_SM100_SCORE_VARIANTS(LIDX_SM100_SCORE_ROW)
                                    LIDX_GENERIC_SCORE_VARIANTS(LIDX_GENERIC_SCORE_ROW)};
 #undef LIDX_SM100_SCORE_ROW
 #undef LIDX_GENERIC_SCORE_ROW
-static_assert(sizeof(kRows) == kKernelCount * sizeof(KernelRow), "kKernelCount is the number of rows in variants.h");
+static_assert(sizeof(kRows) == kKernelCount * sizeof(KernelRow), "kernel_table.h counts the same rows");
 
 }  // namespace
 

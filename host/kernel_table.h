@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 
+#include "kernel/variants.h"
+
 namespace lidx {
 
 enum class Operands { kPointers, kTensorMaps };  // kernel parameters (ScoreParams) or (k_map, q_map, ScoreParams)
@@ -31,7 +33,10 @@ struct KernelRow {
     int tmem_columns;
 };
 
-inline constexpr size_t kKernelCount = 4;
+#define LIDX_COUNT_ROW(...) +1
+inline constexpr size_t kKernelCount =
+    0 LIDX_SM100_SCORE_VARIANTS(LIDX_COUNT_ROW) LIDX_GENERIC_SCORE_VARIANTS(LIDX_COUNT_ROW);
+#undef LIDX_COUNT_ROW
 std::span<const KernelRow, kKernelCount> kernel_rows();  // in order of preference
 
 constexpr bool runs_on(const KernelRow& row, int compute_capability) {

@@ -6,13 +6,16 @@
 
 #include "host/status.h"
 
-// Made by kernel/meson.build from the fatbins.
+// The kernel source files. kernel/meson.build makes an object of each one's fatbin.
+#define LIDX_SOURCES(X) \
+    X(sm100_score)      \
+    X(generic_score)
+
 extern "C" {
 #define LIDX_FATBIN(source)                                                                  \
     extern const unsigned char lidx_fatbin_##source[] __attribute__((visibility("hidden"))); \
     extern const unsigned char lidx_fatbin_##source##_end[] __attribute__((visibility("hidden")));
-LIDX_FATBIN(sm100_score)
-LIDX_FATBIN(generic_score)
+LIDX_SOURCES(LIDX_FATBIN)
 #undef LIDX_FATBIN
 }
 
@@ -51,8 +54,7 @@ Fatbin embedded_fatbin(const char* source) {
 #define LIDX_FATBIN(name)                \
     if (std::strcmp(source, #name) == 0) \
         return {#name, lidx_fatbin_##name, static_cast<size_t>(lidx_fatbin_##name##_end - lidx_fatbin_##name)};
-    LIDX_FATBIN(sm100_score)
-    LIDX_FATBIN(generic_score)
+    LIDX_SOURCES(LIDX_FATBIN)
 #undef LIDX_FATBIN
     fail(LIDX_ERR_INTERNAL, std::string("no fatbin is embedded for ") + source);
 }
