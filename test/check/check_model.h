@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Independent models of what the kernels compute, bit for bit. They share no code with the kernels or with ptxemu: the
 // tensor core's rule is written with integers, as it is published (docs/kernel-sm100.md, "Arithmetic"); the order of
-// the fp32 sums is the one that the kernels document at the top of their files.
+// the fp32 sums is the one that the kernels document at the top of their files. The self-test compares the first with
+// ref/sm100_model.h, which says the same thing in another way, more slowly.
 #pragma once
 #include <array>
 #include <cstdint>
