@@ -7,7 +7,7 @@
 #undef cuDeviceGetUuid
 #undef cuEventElapsedTime
 #undef cuGetProcAddress
-// The first versions of three functions, which cuda.h no longer declares; and the one whose name it maps to a newer one.
+// First versions, which cuda.h no longer declares or maps to newer ones.
 PTXEMU_API CUresult CUDAAPI cuDeviceGetUuid(CUuuid* uuid, CUdevice device);
 PTXEMU_API CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end);
 PTXEMU_API CUresult CUDAAPI cuCtxCreate_v2(CUcontext* out, unsigned int flags, CUdevice device);

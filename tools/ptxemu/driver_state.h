@@ -25,8 +25,8 @@
 
 namespace ptxemu {
 
-// Thrown by whatever finds the fault; the entry point prints the message (if there is one) as a single line on stderr and
-// returns the code.
+// Thrown by whatever finds the fault; the entry point prints the message (if there is one) as a single line on stderr
+// and returns the code.
 struct Failure {
     CUresult code;
     std::string message;
@@ -129,7 +129,7 @@ void check_range(const Context& context, uint64_t address, uint64_t bytes, const
 inline constexpr uint64_t kDeviceMemoryBytes = uint64_t{180} << 30;   // usable memory of a B200
 uint64_t allocated_bytes(const State& s);
 
-// Limits of the emulated device that depend on the compute capability (CUDA C++ Programming Guide, compute capabilities).
+// Limits of the emulated device by compute capability (CUDA C++ Programming Guide, "Compute Capabilities").
 struct Limits {
     int shared_per_sm, shared_per_block_optin, threads_per_sm, blocks_per_sm, l2_bytes;
 };

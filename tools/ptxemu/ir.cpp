@@ -23,8 +23,9 @@ constexpr std::array<TypeRow, 25> kTypes = {{
 static_assert(kTypes.size() == static_cast<size_t>(Type::kTf32) + 1);
 
 void append_offset(std::string& out, int64_t offset) {
-    if (offset > 0) out += '+';
-    if (offset != 0) out += std::to_string(offset);
+    if (offset == 0) return;
+    out += '+';   // "+-8" as nvcc writes it
+    out += std::to_string(offset);
 }
 
 void append(std::string& out, const Operand& operand) {

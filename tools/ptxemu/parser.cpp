@@ -933,7 +933,7 @@ void Parser::open_scope(int line) {
 
 std::string Parser::unique_name(std::string_view name) const {
     std::string unique(name);
-    if (open_.back() != 0) unique += "#" + std::to_string(open_.back());
+    if (open_.back() != 0) unique.append("#").append(std::to_string(open_.back()));
     return unique;
 }
 
