@@ -1,0 +1,486 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The command from end to end: gen, score, verify, info, heatmap, and every kind of bad input with its exit code.
+
+Files are read and written here with a reader of this test's own. LIDX_TEST_DRIVER: emu (default) or cuda.
+usage: command_test.py LIDX [unittest arguments]
+"""
+import array
+import hashlib
+import json
+import math
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+LIDX = os.path.abspath(sys.argv.pop(1))
+DEVICE = os.environ.get("LIDX_TEST_DRIVER", "emu")
+TYPES = {"|u1": "B", "<i4": "i", "<f4": "f"}
+
+
+def run(*arguments, env=None):
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in ("PTXEMU_CC", "PTXEMU_SMS", "PTXEMU_STATS", "PTXEMU_PTX")}
+    environment.update(env or {})
+    return subprocess.run([LIDX, *map(str, arguments)], capture_output=True, text=True, env=environment, timeout=600)
+
+
+def read_npy(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    assert data[:8] == b"\x93NUMPY\x01\x00", path
+    length = struct.unpack("<H", data[8:10])[0]
+    header = eval(data[10:10 + length], {"__builtins__": {}}, {})  # a dict literal of our own making
+    values = array.array(TYPES[header["descr"]], data[10 + length:])
+    return list(header["shape"]), values
+
+
+def write_npy(path, shape, values, descr=None, fortran=False, header=None):
+    descr = descr or {v: k for k, v in TYPES.items()}[values.typecode]
+    text = header or repr({"descr": descr, "fortran_order": fortran, "shape": tuple(shape)})
+    text += "\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + values.tobytes())
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="lidx_command_")
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def ok(self, *arguments, **options):
+        done = run(*arguments, **options)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def refused(self, code, message, *arguments, **options):
+        done = run(*arguments, **options)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.assertIn(message, done.stderr)
+        return done.stderr
+
+    def gen(self, name, *arguments):
+        self.ok("gen", "--out", self.path(name), *arguments)
+        return self.path(name)
+
+    def score(self, case, out="scores.npy", *arguments, **options):
+        self.ok("score", "--in", case, "--out", self.path(out), "--device", DEVICE, *arguments, **options)
+        return self.path(out)
+
+
+class Gen(Command):
+    def test_files_have_the_documented_shapes(self):
+        case = self.gen("a", "--batch", 3, "--tokens", 2, "--heads", 8, "--keys", 70, "--page", 16)
+        with open(self.path("a", "case.json"), encoding="utf-8") as file:
+            description = json.load(file)
+        self.assertEqual(description["layout"], "block-split")
+        self.assertEqual(description["page_size"], 16)
+        pages = description["num_pages"]
+        self.assertGreaterEqual(pages, 3 * 5)
+        shapes = {name: read_npy(os.path.join(case, name))[0] for name in os.listdir(case) if name.endswith(".npy")}
+        self.assertEqual(shapes, {"q.npy": [6, 8, 128], "q_scale.npy": [6, 8], "cu_seqlens_q.npy": [4],
+                                  "context_lens.npy": [3], "block_table.npy": [3, 6],
+                                  "k_cache.npy": [pages, 16, 1, 132]})
+        split = self.gen("b", "--layout", "split-pool", "--keys", 70, "--page", 16)
+        pages = read_npy(os.path.join(split, "k_pages.npy"))[0][0]
+        self.assertEqual(read_npy(os.path.join(split, "k_pages.npy"))[0], [pages, 16, 128])
+        self.assertEqual(read_npy(os.path.join(split, "k_scales.npy"))[0], [pages, 16])
+        flat = self.gen("c", "--layout", "contiguous", "--batch", 2, "--keys", 70)
+        self.assertEqual(read_npy(os.path.join(flat, "k.npy"))[0], [2, 70, 128])
+        self.assertEqual(read_npy(os.path.join(flat, "k_scale.npy"))[0], [2, 70])
+        self.assertFalse(os.path.exists(os.path.join(flat, "block_table.npy")))
+
+    def test_pages_are_shuffled_and_unused_entries_poisoned(self):
+        case = self.gen("a", "--batch", 6, "--tokens", 3, "--keys", 500, "--page", 16, "--ragged", "--seed", 3)
+        _, lens = read_npy(os.path.join(case, "context_lens.npy"))
+        _, cu = read_npy(os.path.join(case, "cu_seqlens_q.npy"))
+        shape, table = read_npy(os.path.join(case, "block_table.npy"))
+        cache_shape, cache = read_npy(os.path.join(case, "k_cache.npy"))
+        self.assertTrue(all(0 <= n <= 500 for n in lens) and len(set(lens)) > 2, lens)
+        self.assertTrue(all(0 <= b - a <= 3 for a, b in zip(cu, cu[1:])), cu)
+        used, poison = [], []
+        for request, length in enumerate(lens):
+            row = table[request * shape[1]:(request + 1) * shape[1]]
+            pages = -(-length // 16)
+            used += row[:pages]
+            poison += row[pages:]
+        self.assertEqual(len(set(used)), len(used))
+        self.assertTrue(all(0 <= p < cache_shape[0] for p in used))
+        self.assertNotEqual(used, sorted(used))
+        self.assertIn(-1, poison)
+        self.assertIn(2**31 - 1, poison)
+        # A slot past the length holds NaN, and so does a page that nobody uses.
+        for request, length in enumerate(lens):
+            if length % 16:
+                page = table[request * shape[1] + length // 16]
+                base = page * 16 * 132
+                self.assertEqual(set(cache[base + (length % 16) * 128:base + 16 * 128]), {0x7f})
+                scale = struct.unpack("<f", bytes(cache[base + 16 * 128 + 60:base + 16 * 128 + 64]))[0]
+                self.assertTrue(math.isnan(scale) or length % 16 == 0)
+        free = next(p for p in range(cache_shape[0]) if p not in used)
+        self.assertEqual(set(cache[free * 16 * 132:free * 16 * 132 + 16 * 128]), {0x7f})
+
+    def test_same_seed_same_bytes_and_layouts_hold_the_same_keys(self):
+        a, b = self.gen("a", "--keys", 300), self.gen("b", "--keys", 300)
+        for name in os.listdir(a):
+            with open(os.path.join(a, name), "rb") as x, open(os.path.join(b, name), "rb") as y:
+                self.assertEqual(x.read(), y.read(), name)
+        c = self.gen("c", "--keys", 300, "--seed", 2)
+        self.assertNotEqual(read_npy(os.path.join(a, "q.npy")), read_npy(os.path.join(c, "q.npy")))
+        flat = self.gen("flat", "--keys", 300, "--layout", "contiguous")
+        self.assertEqual(read_npy(os.path.join(a, "q.npy")), read_npy(os.path.join(flat, "q.npy")))
+        _, keys = read_npy(os.path.join(flat, "k.npy"))
+        _, table = read_npy(os.path.join(a, "block_table.npy"))
+        _, cache = read_npy(os.path.join(a, "k_cache.npy"))
+        for key in (0, 63, 64, 299):
+            at = table[key // 64] * 64 * 132 + key % 64 * 128
+            self.assertEqual(cache[at:at + 128], keys[key * 128:key * 128 + 128])
+
+    def test_bytes_are_the_same_on_every_machine(self):
+        # Recorded once; the generator uses 64-bit integers and correctly rounded IEEE operations only.
+        for arguments, digest in (([], GOLDEN_REAL), (["--lattice"], GOLDEN_LATTICE)):
+            case = self.gen("g" + "".join(arguments), "--tokens", 2, "--heads", 4, "--keys", 100, "--page", 32,
+                            *arguments)
+            digests = hashlib.sha256()
+            for name in ("q.npy", "q_scale.npy", "k_cache.npy", "block_table.npy"):
+                with open(os.path.join(case, name), "rb") as file:
+                    digests.update(file.read())
+            self.assertEqual(digests.hexdigest()[:16], digest, arguments)
+
+    def test_weights_have_both_signs(self):
+        for arguments in ([], ["--lattice"]):
+            _, weights = read_npy(os.path.join(self.gen("w" + "".join(arguments), *arguments), "q_scale.npy"))
+            self.assertTrue(min(weights) < 0 < max(weights))
+
+    def test_arguments_out_of_range(self):
+        for arguments in (["--heads", 0], ["--heads", 129], ["--page", 0], ["--layout", "striped"], ["--batch", "x"],
+                          ["--keys", -1], ["--tokens", 99999999999], ["--nonsense"]):
+            self.refused(2, arguments[0], "gen", "--out", self.path("a"), *arguments)
+            self.assertFalse(os.path.exists(self.path("a")))
+        self.refused(2, "--out", "gen")
+        self.refused(2, "", "paint")
+        self.refused(2, "subcommand")
+
+
+class EndToEnd(Command):
+    def verify(self, case, scores, *arguments):
+        return self.ok("verify", "--in", case, "--scores", scores, *arguments)
+
+    def test_lattice_is_exact_in_every_layout(self):
+        reference = None
+        for layout, page in (("block-split", 64), ("block-split", 16), ("split-pool", 128), ("contiguous", 64),
+                             ("block-split", 3), ("split-pool", 1)):
+            with self.subTest(layout=layout, page=page):
+                case = self.gen(f"{layout}{page}", "--lattice", "--tokens", 3, "--heads", 32, "--keys", 135,
+                                "--page", page, "--layout", layout, "--batch", 2)
+                scores = self.score(case, f"{layout}{page}.npy")
+                self.assertIn("bit-equal", self.verify(case, scores, "--exact"))
+                self.verify(case, scores)
+                values = read_npy(scores)
+                reference = reference or values
+                self.assertEqual(values, reference)
+
+    def test_random_values_stay_inside_the_bound(self):
+        case = self.gen("a", "--tokens", 2, "--keys", 300)
+        scores = self.score(case)
+        self.assertIn("within the bound", self.verify(case, scores))
+        with open(scores + ".json", encoding="utf-8") as file:
+            sidecar = json.load(file)
+        if DEVICE == "emu":
+            self.assertEqual(sidecar["kernel"], "sm100_score_h64")
+            self.assertEqual(sidecar["arithmetic"], "sm_100")
+        generic = self.score(case, "generic.npy", "--kernel", "generic_score")
+        self.assertIn("fp32 arithmetic", self.verify(case, generic))
+        with open(generic + ".json", encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["kernel"], "generic_score")
+        self.refused(2, "generic_scorn", "score", "--in", case, "--out", self.path("x.npy"), "--device", DEVICE,
+                     "--kernel", "generic_scorn")
+        # The bound of coarser arithmetic is wider.
+        self.verify(case, scores, "--arithmetic", "sm_90")
+
+    def test_ragged_batches_and_dead_cells(self):
+        case = self.gen("a", "--ragged", "--batch", 5, "--tokens", 4, "--keys", 200, "--heads", 32, "--page", 32,
+                        "--lattice")
+        scores = self.score(case)
+        self.verify(case, scores, "--exact")
+        shape, values = read_npy(scores)
+        _, lens = read_npy(os.path.join(case, "context_lens.npy"))
+        _, cu = read_npy(os.path.join(case, "cu_seqlens_q.npy"))
+        self.assertEqual(shape, [cu[-1], max(lens)])
+        for request, length in enumerate(lens):
+            for row in range(cu[request], cu[request + 1]):
+                cells = values[row * shape[1]:(row + 1) * shape[1]]
+                self.assertTrue(all(math.isfinite(x) for x in cells[:length]))
+                self.assertTrue(all(x == -math.inf for x in cells[length:]))
+
+    def test_negative_and_oversized_lengths(self):
+        case = self.gen("a", "--batch", 3, "--tokens", 1, "--keys", 100, "--heads", 32, "--page", 64)
+        # A table of exactly two pages per request: the third length is clamped to 128, and slots 100 .. 127 are NaN.
+        shape, table = read_npy(os.path.join(case, "block_table.npy"))
+        narrow = array.array("i", [x for i, x in enumerate(table) if i % shape[1] < 2])
+        write_npy(os.path.join(case, "block_table.npy"), [3, 2], narrow)
+        write_npy(os.path.join(case, "context_lens.npy"), [3], array.array("i", [-5, 100, 2**31 - 1]))
+        scores = self.score(case)
+        self.verify(case, scores)
+        shape, values = read_npy(scores)
+        self.assertEqual(shape, [3, 128])
+        self.assertTrue(all(x == -math.inf for x in values[:128]))
+        self.assertTrue(all(math.isnan(x) for x in values[2 * 128 + 100:]))
+
+    def test_nothing_to_score(self):
+        for name, arguments in (("rows", ["--tokens", 0]), ("keys", ["--keys", 0]),
+                                ("flat", ["--keys", 0, "--layout", "contiguous"])):
+            with self.subTest(name):
+                case = self.gen(name, *arguments)
+                scores = self.score(case, name + ".npy")
+                self.verify(case, scores)
+
+    def test_verification_fails_on_one_wrong_cell(self):
+        case = self.gen("a", "--tokens", 1, "--keys", 130, "--heads", 32, "--batch", 2)
+        write_npy(os.path.join(case, "context_lens.npy"), [2], array.array("i", [130, 7]))
+        scores = self.score(case)
+        shape, good = read_npy(scores)
+        for cell, value, message in ((77, good[77] * 1.001 + 0.5, "key 77"), (130 + 7, 0.0, "dead cell"),
+                                     (5, math.nan, "key 5"), (129, -math.inf, "key 129")):
+            values = array.array("f", good)
+            values[cell] = value
+            write_npy(scores, shape, values)
+            done = run("verify", "--in", case, "--scores", scores)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn(message, done.stdout)
+            self.assertIn("VERIFICATION FAILED", done.stdout)
+
+    def test_exact_sees_a_single_bit(self):
+        case = self.gen("a", "--tokens", 1, "--keys", 40, "--heads", 32, "--lattice")
+        scores = self.score(case)
+        shape, good = read_npy(scores)
+        bits = array.array("I", good.tobytes())
+        bits[9] ^= 1
+        write_npy(scores, shape, array.array("f", bits.tobytes()))
+        self.assertEqual(run("verify", "--in", case, "--scores", scores).returncode, 0)
+        done = run("verify", "--in", case, "--scores", scores, "--exact")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("key 9", done.stdout)
+        other = self.gen("b", "--tokens", 1, "--keys", 40, "--heads", 32)
+        self.refused(2, "exact lattice", "verify", "--in", other, "--scores", scores, "--exact")
+
+    def test_heatmap_is_a_png_of_the_scores(self):
+        case = self.gen("a", "--ragged", "--batch", 4, "--tokens", 4, "--keys", 200, "--heads", 32, "--seed", 5)
+        scores = self.score(case)
+        picture = self.path("a.png")
+        self.ok("heatmap", "--in", case, "--scores", scores, "--out", picture)
+        with open(picture, "rb") as file:
+            data = file.read()
+        self.assertEqual(data[:16], b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+        width, height = struct.unpack(">II", data[16:24])
+        self.assertTrue(200 < width < 2000 and 50 < height < 2000)
+        self.assertEqual(data[-8:-4], b"IEND")
+        self.refused(2, "No space left", "heatmap", "--in", case, "--scores", scores, "--out", "/dev/full")
+
+    @unittest.skipIf(DEVICE != "emu", "only the emulator counts")
+    def test_stats_count_the_tensor_instructions(self):
+        for tokens, heads, tile in ((5, 64, 2), (4, 32, 4), (3, 32, 3), (1, 64, 2)):
+            with self.subTest(tokens=tokens, heads=heads):
+                case = self.gen(f"t{tokens}h{heads}", "--tokens", tokens, "--heads", heads, "--keys", 300, "--batch", 2)
+                stats = self.path("stats.json")
+                self.score(case, "scores.npy", "--stats", stats)
+                with open(stats, encoding="utf-8") as file:
+                    counts = json.load(file)["warp_counts"]
+                mma = sum(n for name, n in counts.items() if name.split(".")[:2] == ["tcgen05", "mma"])
+                self.assertEqual(mma, 4 * 2 * 3 * -(-tokens // tile))
+
+    @unittest.skipIf(DEVICE != "emu", "the emulator's device can be changed")
+    def test_an_older_device_gets_the_generic_kernel(self):
+        case = self.gen("a", "--tokens", 1, "--keys", 60, "--heads", 64)
+        scores = self.score(case, "old.npy", env={"PTXEMU_CC": "90"})
+        with open(scores + ".json", encoding="utf-8") as file:
+            sidecar = json.load(file)
+        self.assertEqual((sidecar["kernel"], sidecar["device"]["compute_capability"]), ("generic_score", 90))
+        self.verify(case, scores)
+
+    def test_info(self):
+        text = self.ok("info")
+        listed = json.loads(self.ok("info", "--json"))
+        symbols = [kernel["symbol"] for kernel in listed["kernels"]]
+        for symbol in ("sm100_score_h64", "sm100_score_h32", "sm100_score_h32_t3", "generic_score"):
+            self.assertIn(symbol, symbols)
+            self.assertIn(symbol, text)
+        for kernel in listed["kernels"]:
+            self.assertTrue(kernel["registers"], kernel)
+            for architecture, registers in kernel["registers"].items():
+                self.assertRegex(architecture, r"^sm_\d+$")
+                self.assertTrue(16 <= registers <= 255, kernel)
+        emulator = next(m for m in listed["machines"] if m["kind"] == "emulator")
+        self.assertEqual(emulator["devices"][0]["multiprocessors"], 148, emulator)
+
+    def test_auto_says_what_it_took(self):
+        case = self.gen("a", "--tokens", 1, "--keys", 10, "--heads", 32)
+        done = run("score", "--in", case, "--out", self.path("a.npy"), env={"LIDX_DRIVER": "/nonexistent/libcuda.so"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("using the emulator", done.stderr)
+        self.assertIn("emulator", done.stdout)
+
+
+class BadInput(Command):
+    """Each row damages one file of a good case; score and verify must refuse it with exit code 2 and a message."""
+
+    def setUp(self):
+        super().setUp()
+        self.case = self.gen("case", "--batch", 2, "--tokens", 1, "--heads", 32, "--keys", 100, "--page", 64)
+
+    def damaged(self, message, name, damage):
+        with self.subTest(message):
+            target = os.path.join(self.case, name)
+            with open(target, "rb") as file:
+                good = file.read()
+            try:
+                damage(target)
+                error = self.refused(2, message, "score", "--in", self.case, "--out", self.path("s.npy"),
+                                     "--device", DEVICE)
+                self.assertIn(name, error)
+                self.assertFalse(os.path.exists(self.path("s.npy")))
+                write_npy(self.path("v.npy"), [2, 100], array.array("f", [0] * 200))
+                self.refused(2, message, "verify", "--in", self.case, "--scores", self.path("v.npy"),
+                             "--arithmetic", "fp32")
+            finally:
+                with open(target, "wb") as file:
+                    file.write(good)
+
+    def test_every_file_missing(self):
+        for name in ("case.json", "q.npy", "q_scale.npy", "cu_seqlens_q.npy", "context_lens.npy", "block_table.npy",
+                     "k_cache.npy"):
+            self.damaged("cannot open it", name, os.remove)
+        self.refused(2, "no such directory", "score", "--in", self.path("nowhere"), "--out", self.path("s.npy"))
+
+    def test_malformed_arrays(self):
+        def rewrite(**changes):
+            def damage(path):
+                shape, values = read_npy(path)
+                write_npy(path, changes.get("shape", shape), changes.get("values", values), descr=changes.get("descr"),
+                          fortran=changes.get("fortran", False), header=changes.get("header"))
+            return damage
+
+        def cut(path):
+            os.truncate(path, os.path.getsize(path) - 1)
+
+        def grow(path):
+            with open(path, "ab") as file:
+                file.write(b"x")
+
+        def header_length(path):
+            with open(path, "r+b") as file:
+                file.seek(8)
+                file.write(b"\xff\xff")
+
+        self.damaged("descr: '|u1', expected '<f4'", "q_scale.npy", rewrite(descr="|u1"))
+        self.damaged("(big-endian)", "q_scale.npy", rewrite(descr=">f4"))
+        self.damaged("descr: '<f8'", "q_scale.npy", rewrite(descr="<f8"))
+        self.damaged("fortran_order: True", "q.npy", rewrite(fortran=True))
+        self.damaged("shape: (2, 32, 64), expected (any, any, 128)", "q.npy",
+                     rewrite(shape=[2, 32, 64], values=array.array("B", [0] * 4096)))
+        self.damaged("shape: (2, 4096)", "q.npy", rewrite(shape=[2, 4096]))
+        self.damaged("overflows", "q.npy", rewrite(shape=[2**62, 8, 128]))
+        self.damaged("bytes of data, expected", "q.npy", cut)
+        self.damaged("bytes of data, expected", "k_cache.npy", grow)
+        self.damaged("header length: 65535", "block_table.npy", header_length)
+        self.damaged("unknown key", "context_lens.npy", rewrite(header="{'hello': 1}"))
+        self.damaged("magic", "context_lens.npy", lambda path: shutil.copy(__file__, path))
+        self.damaged("shape", "k_cache.npy", rewrite(shape=[1, 1, 1, 132], values=array.array("B", [0] * 132)))
+
+    def test_inconsistent_values(self):
+        def ints(values):
+            return lambda path: write_npy(path, [len(values)], array.array("i", values))
+
+        self.damaged("entry 0: 1, expected 0", "cu_seqlens_q.npy", ints([1, 1, 2]))
+        self.damaged("entry 2: 1, expected at least 2", "cu_seqlens_q.npy", ints([0, 2, 1]))
+        self.damaged("last entry: 3, expected 2", "cu_seqlens_q.npy", ints([0, 1, 3]))
+        self.damaged("shape", "cu_seqlens_q.npy", ints([0, 2]))
+
+    def test_page_ids_outside_the_pool(self):
+        shape, table = read_npy(os.path.join(self.case, "block_table.npy"))
+        pages = read_npy(os.path.join(self.case, "k_cache.npy"))[0][0]
+        for value in (-1, pages, 2**31 - 1, -2**31):
+            def damage(path, value=value):
+                bad = array.array("i", table)
+                bad[shape[1] + 1] = value
+                write_npy(path, shape, bad)
+            self.damaged(f"request 1, entry 1: page id {value}, expected 0 to {pages - 1}", "block_table.npy", damage)
+
+    def test_case_json(self):
+        def put(text):
+            def damage(path):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+            return damage
+
+        self.damaged("not valid JSON", "case.json", put("{"))
+        self.damaged("format", "case.json", put("[]"))
+        self.damaged("format", "case.json", put("{}"))
+        base = {"format": "lidx case", "version": 1, "layout": "block-split", "lattice": False, "page_size": 64}
+        self.damaged("version: 2", "case.json", put(json.dumps(dict(base, version=2))))
+        self.damaged("layout: \"tiled\"", "case.json", put(json.dumps(dict(base, layout="tiled"))))
+        self.damaged("page_size: 0", "case.json", put(json.dumps(dict(base, page_size=0))))
+        self.damaged("page_size: -64", "case.json", put(json.dumps(dict(base, page_size=-64))))
+        self.damaged("page_size: 64.5", "case.json", put(json.dumps(dict(base, page_size=64.5))))
+        self.damaged("lattice: 3", "case.json", put(json.dumps(dict(base, lattice=3))))
+        self.damaged("field 'layout' is missing", "case.json", put(json.dumps({"format": "lidx case", "version": 1})))
+
+    def test_score_files(self):
+        scores = self.path("s.npy")
+        self.refused(2, "cannot open", "verify", "--in", self.case, "--scores", scores, "--arithmetic", "fp32")
+        write_npy(scores, [2, 99], array.array("f", [0] * 198))
+        self.refused(2, "shape: (2, 99), expected (2, 100)", "verify", "--in", self.case, "--scores", scores,
+                     "--arithmetic", "fp32")
+        write_npy(scores, [2, 100], array.array("f", [0] * 200))
+        self.refused(2, "pass --arithmetic", "verify", "--in", self.case, "--scores", scores)
+        with open(scores + ".json", "w", encoding="utf-8") as file:
+            file.write('{"arithmetic": "sm_70"}')
+        self.refused(2, "\"sm_70\", expected sm_100, sm_90 or fp32", "verify", "--in", self.case, "--scores", scores)
+        self.refused(2, "--arithmetic", "verify", "--in", self.case, "--scores", scores, "--arithmetic", "fp16")
+
+    def test_outputs_that_cannot_be_written(self):
+        self.refused(2, "/dev/full: write failed: No space left", "score", "--in", self.case, "--out", "/dev/full",
+                     "--device", DEVICE)
+        self.refused(2, "no such directory", "score", "--in", self.case, "--out", self.path("no/where.npy"),
+                     "--device", DEVICE)
+        if DEVICE == "emu":
+            self.refused(2, "/dev/full", "score", "--in", self.case, "--out", self.path("s.npy"), "--device", "emu",
+                         "--stats", "/dev/full")
+        self.assertFalse(os.path.exists(self.path("s.npy")))
+        with open(self.path("file"), "w", encoding="utf-8"):
+            pass
+        self.refused(2, "cannot create the directory", "gen", "--out", self.path("file"))
+        os.mkdir(self.path("full"))
+        os.symlink("/dev/full", self.path("full", "q_scale.npy"))
+        self.refused(2, "No space left", "gen", "--out", self.path("full"))
+        self.assertEqual(os.listdir(self.path("full")), ["q_scale.npy"])
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([LIDX, "info", "--json"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("standard output", done.stderr)
+
+    def test_no_driver(self):
+        for library in ("/nonexistent/libcuda.so.1", "/dev/null"):
+            self.refused(3, library, "score", "--in", self.case, "--out", self.path("s.npy"), "--device", "cuda",
+                         env={"LIDX_DRIVER": library})
+        self.assertFalse(os.path.exists(self.path("s.npy")))
+
+    def test_help_and_version(self):
+        self.assertIn("Exit codes", self.ok("--help"))
+        for command in ("gen", "score", "verify", "info", "heatmap"):
+            self.assertIn("--help", self.ok(command, "--help"))
+        self.assertRegex(self.ok("--version"), r"^lidx \d+\.\d+\.\d+\n$")
+
+
+GOLDEN_REAL = "1da62848c93a6280"
+GOLDEN_LATTICE = "71b7601bc66385e5"
+
+if __name__ == "__main__":
+    unittest.main()
