@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// run(): checks the launch, hands CTAs to host threads, folds their counters.
+#include "engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "scheduler.h"
+
+namespace ptxemu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint64_t kDefaultMaxInstructions = 100'000'000'000ull;   // per CTA: about an hour
+constexpr uint32_t kMaxThreadsPerBlock = 1024;
+
+RunResult invalid(const std::string& why) { return {RunStatus::kInvalidParams, why}; }
+
+RunResult check_launch(const Program& p, const Launch& l, const DeviceConfig& device) {
+    const std::string kernel = "kernel " + p.name + ": ";
+    const Dim3 &g = l.grid, &b = l.block;
+    if (g.x == 0 || g.y == 0 || g.z == 0 || g.x > 0x7fffffffu || g.y > 65535 || g.z > 65535) {
+        return invalid(kernel + "grid " + std::to_string(g.x) + "," + std::to_string(g.y) + "," + std::to_string(g.z) +
+                       " is outside 1..2147483647, 1..65535, 1..65535");
+    }
+    const uint64_t threads = static_cast<uint64_t>(b.x) * b.y * b.z;
+    if (b.x == 0 || b.y == 0 || b.z == 0 || b.x > 1024 || b.y > 1024 || b.z > 64 || threads > kMaxThreadsPerBlock) {
+        return invalid(kernel + "block " + std::to_string(b.x) + "," + std::to_string(b.y) + "," + std::to_string(b.z) +
+                       " exceeds 1024,1024,64 or 1024 threads");
+    }
+    if (p.reqntid[0] != 0) {
+        const uint32_t y = std::max(p.reqntid[1], 1u), z = std::max(p.reqntid[2], 1u);
+        if (b.x != p.reqntid[0] || b.y != y || b.z != z) return invalid(kernel + "the block differs from the kernel's .reqntid");
+    }
+    if (p.maxntid[0] != 0) {
+        const uint64_t limit = static_cast<uint64_t>(p.maxntid[0]) * std::max(p.maxntid[1], 1u) * std::max(p.maxntid[2], 1u);
+        if (threads > limit) {
+            return invalid(kernel + "the block has " + std::to_string(threads) + " threads, .maxntid allows " + std::to_string(limit));
+        }
+    }
+    const uint64_t cluster = static_cast<uint64_t>(l.cluster.x) * l.cluster.y * l.cluster.z;
+    const uint64_t wanted = static_cast<uint64_t>(std::max(p.cluster[0], 1u)) * std::max(p.cluster[1], 1u) * std::max(p.cluster[2], 1u);
+    if (cluster > 1 || wanted > 1) return invalid(kernel + "clusters of more than one CTA are not supported yet");
+    if (l.params.size() != p.param_bytes) {
+        return invalid(kernel + "parameters take " + std::to_string(p.param_bytes) + " bytes, the launch gives " + std::to_string(l.params.size()));
+    }
+    const uint64_t shared = static_cast<uint64_t>(l.dynamic_shared_bytes) + p.static_shared_bytes;
+    if (shared > device.max_shared_per_block) {
+        return invalid(kernel + "needs " + std::to_string(shared) + " bytes of shared memory, the device has " +
+                       std::to_string(device.max_shared_per_block) + " per block");
+    }
+    return {};
+}
+
+std::vector<uint64_t> cta_order(uint64_t ctas, uint64_t seed) {
+    std::vector<uint64_t> order(ctas);
+    std::iota(order.begin(), order.end(), 0ull);
+    if (seed != 0) {
+        Random random{seed * 0x9E3779B97F4A7C15ull | 1};
+        random.next();
+        for (uint64_t i = ctas; i > 1; --i) std::swap(order[i - 1], order[random.next() % i]);
+    }
+    return order;
+}
+
+}  // namespace
+
+RunResult run(const Program& program, const Launch& launch, const DeviceConfig& device, GlobalMemory& memory, Stats& stats) {
+    const auto started = Clock::now();
+    if (RunResult bad = check_launch(program, launch, device); bad.status != RunStatus::kOk) return bad;
+    const uint64_t ctas = static_cast<uint64_t>(launch.grid.x) * launch.grid.y * launch.grid.z;
+    constexpr uint64_t kMaxShuffled = 1ull << 26;
+    const bool ordered = device.seed == 0 || ctas > kMaxShuffled;
+    const std::vector<uint64_t> order = ordered ? std::vector<uint64_t>() : cta_order(ctas, device.seed);
+
+    uint64_t max_instructions = kDefaultMaxInstructions;
+    if (const char* text = std::getenv("PTXEMU_MAX_INSTRUCTIONS"); text && *text) {
+        const unsigned long long value = std::strtoull(text, nullptr, 10);
+        if (value != 0) max_instructions = value;
+    }
+
+    std::atomic<uint64_t> next{0}, done{0};
+    std::atomic<bool> stop{false};
+    std::mutex mutex;
+    RunResult result;
+    Stats total;
+    total.launches = 1;
+    auto last_report = started;
+    bool reported = false;
+
+    auto work = [&] {
+        auto worker = std::make_unique<Worker>();
+        worker->program = &program;
+        worker->launch = &launch;
+        worker->device = &device;
+        worker->memory = &memory;
+        worker->stop = &stop;
+        worker->max_instructions = max_instructions;
+        worker->warp_counts.assign(program.code.size(), 0);
+        worker->lane_counts.assign(program.code.size(), 0);
+        uint64_t finished = 0;
+        try {
+            while (!stop.load(std::memory_order_relaxed)) {
+                const uint64_t i = next.fetch_add(1);
+                if (i >= ctas) break;
+                worker->run_cta(ordered ? i : order[i]);
+                ++finished;
+                const uint64_t n = done.fetch_add(1) + 1;
+                if (!device.progress) continue;
+                const auto now = Clock::now();
+                if (now - started < std::chrono::seconds(2)) continue;
+                std::lock_guard lock(mutex);
+                if (now - last_report < std::chrono::seconds(1) && n != ctas) continue;
+                last_report = now;
+                reported = true;
+                std::fprintf(stderr, "\rptxemu: %s: %llu of %llu CTAs", program.name.c_str(), static_cast<unsigned long long>(n),
+                             static_cast<unsigned long long>(ctas));
+                std::fflush(stderr);
+            }
+        } catch (const Fault& f) {
+            std::lock_guard lock(mutex);
+            if (result.status == RunStatus::kOk) result = {f.status, worker->fault_text(f)};
+            stop = true;
+        } catch (const std::exception& e) {
+            std::lock_guard lock(mutex);
+            if (result.status == RunStatus::kOk) result = {RunStatus::kInternal, "kernel " + program.name + ": " + e.what()};
+            stop = true;
+        }
+        std::lock_guard lock(mutex);
+        for (size_t pc = 0; pc < program.code.size(); ++pc) {
+            if (worker->warp_counts[pc] == 0) continue;
+            const std::string& name = program.stat_names[program.info[pc].stat];
+            total.warp_counts[name] += worker->warp_counts[pc];
+            total.thread_counts[name] += worker->lane_counts[pc];
+            total.warp_instructions += worker->warp_counts[pc];
+            total.thread_instructions += worker->lane_counts[pc];
+        }
+        total.ctas += finished;
+        total.tma_bytes_loaded += worker->exec.tma_bytes_loaded;
+        total.mma_operations += worker->exec.mma_operations;
+    };
+
+    const uint64_t threads = std::clamp<uint64_t>(static_cast<uint64_t>(std::max(device.threads, 1)), 1, ctas);
+    std::vector<std::thread> others;
+    for (uint64_t i = 1; i < threads; ++i) {
+        try {
+            others.emplace_back(work);
+        } catch (const std::system_error&) {
+            break;   // fewer threads do the same work
+        }
+    }
+    work();
+    for (auto& t : others) t.join();
+    if (reported) std::fputc('\n', stderr);
+    total.seconds = std::chrono::duration<double>(Clock::now() - started).count();
+    stats.add(total);
+    return result;
+}
+
+}  // namespace ptxemu

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asynchronous copies: cp.async, cp.async.bulk, TMA tensor copies (PTX ISA 9.7.9.25). Issued here, carried out by
+// complete() when the scheduler lets time pass: global memory is read and shared memory written at that moment.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "isa.h"
+#include "tma.h"
+#include "warp.h"
+
+namespace ptxemu {
+namespace {
+
+template <class F>
+bool each_lane(uint32_t mask, F f) {
+    for (int lane = 0; lane < kLanes; ++lane)
+        if (mask >> lane & 1) f(lane);
+    return true;
+}
+
+std::shared_ptr<TensorMapArgs> tensor_map_at(Exec& x, int lane, uint64_t address) {
+    const uint8_t* bytes = generic_at(x, lane, address, 128, 64, false);
+    auto map = std::make_shared<TensorMapArgs>();
+    if (!tensor_map_decode(bytes, map.get())) {
+        fault(RunStatus::kIllegalInstruction, lane, "the 128 bytes at the tensor map's address are not a map made by cuTensorMapEncodeTiled");
+    }
+    return map;
+}
+
+// aux: rank | coordinates listed from lists[list_count - 1 ...]. Lists: see encode_tensor.
+void read_coordinates(const Exec& x, uint32_t at, int rank, int lane, int32_t* coords) {
+    for (int i = 0; i < rank; ++i) coords[i] = static_cast<int32_t>(x.at<uint32_t>(x.lists[at + i])[lane]);
+}
+
+void check_rank(int lane, const TensorMapArgs& map, int rank) {
+    if (static_cast<int>(map.rank) != rank) {
+        fault(RunStatus::kIllegalInstruction, lane,
+              "the tensor map has rank " + std::to_string(map.rank) + ", the instruction " + std::to_string(rank));
+    }
+}
+
+// cp.async.bulk.tensor global -> shared. Lists: dst (4 words), map (4), mbarrier (4), coordinates.
+bool exec_tensor_load(Exec& x, const Insn& in, uint32_t mask) {
+    return each_lane(mask, [&](int lane) {
+        const int rank = static_cast<int>(in.aux);
+        auto map = tensor_map_at(x, lane, listed_address(x, in.list + 4, lane));
+        check_rank(lane, *map, rank);
+        const uint32_t dst = shared_address(x, lane, listed_address(x, in.list, lane), "destination");
+        const uint32_t barrier = shared_address(x, lane, listed_address(x, in.list + 8, lane), "mbarrier address");
+        mbarrier_at(x, lane, barrier);
+        const uint32_t bytes = tma_box_bytes(*map);
+        shared_at(x, lane, dst, bytes, 128);
+        AsyncOp& op = queue_unordered(x, AsyncKind::kTensorLoad, lane);
+        op.map = std::move(map);
+        op.shared = dst;
+        op.mbarrier = barrier;
+        op.bytes = bytes;
+        read_coordinates(x, in.list + 12, rank, lane, op.coords);
+    });
+}
+
+// shared -> global. Lists: map (4), src (4), coordinates.
+bool exec_tensor_store(Exec& x, const Insn& in, uint32_t mask) {
+    return each_lane(mask, [&](int lane) {
+        const int rank = static_cast<int>(in.aux);
+        auto map = tensor_map_at(x, lane, listed_address(x, in.list, lane));
+        check_rank(lane, *map, rank);
+        const uint32_t src = shared_address(x, lane, listed_address(x, in.list + 4, lane), "source");
+        const uint32_t bytes = tma_box_bytes(*map);
+        shared_at(x, lane, src, bytes, 128);
+        AsyncOp& op = queue_unordered(x, AsyncKind::kTensorStore, lane);
+        op.map = std::move(map);
+        op.shared = src;
+        op.bytes = bytes;
+        op.grouped = true;
+        op.group = x.warp->bulk_group[lane];
+        read_coordinates(x, in.list + 8, rank, lane, op.coords);
+    });
+}
+
+// Lists: map (4), coordinates. Only the map is checked.
+bool exec_tensor_prefetch(Exec& x, const Insn& in, uint32_t mask) {
+    return each_lane(mask, [&](int lane) {
+        check_rank(lane, *tensor_map_at(x, lane, listed_address(x, in.list, lane)), static_cast<int>(in.aux));
+    });
+}
+
+void list_coordinates(Decoder& d, const Operand& map, int rank) {
+    if (map.kind != Operand::Kind::kMemory || map.elements.size() != 2) d.fail("a tensor map operand is [map, {coordinates}]");
+    const Operand& c = map.elements[1];
+    const size_t given = c.kind == Operand::Kind::kVector ? c.elements.size() : 1;
+    if (given != static_cast<size_t>(rank)) d.fail(std::to_string(given) + " coordinates for a tensor of rank " + std::to_string(rank));
+    std::vector<uint32_t> slots;
+    if (c.kind == Operand::Kind::kVector)
+        for (const auto& e : c.elements) slots.push_back(d.source(e, 32));
+    else slots.push_back(d.source(c, 32));
+    for (uint32_t s : slots) d.list_add(s);
+}
+
+int rank_of(const Match& m) { return m.one_of({"1d", "2d", "3d", "4d", "5d"}) + 1; }
+
+// Trailing operands that exist only for performance or for clusters of several CTAs.
+void check_tail(Decoder& d, const Match& m, const Instruction& ir, size_t used) {
+    if (m.has("multicast::cluster")) {
+        if (used >= ir.operands.size()) d.fail("the CTA mask is missing");
+        d.source(ir.operands[used++], 16);
+    }
+    if (m.has("L2::cache_hint")) {
+        if (used >= ir.operands.size()) d.fail("the cache policy is missing");
+        d.source(ir.operands[used++], 64);
+    }
+    if (used != ir.operands.size()) d.fail("it has too many operands");
+}
+
+void encode_tensor_load(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
+    if (ir.operands.size() < 3) d.fail("it has too few operands");
+    check_tail(d, m, ir, 3);
+    if (m.has("multicast::cluster")) d.fail("multicast needs a cluster of several CTAs, which is not supported yet");
+    out.aux = static_cast<uint32_t>(rank_of(m));
+    out.list = d.list_begin();
+    d.list_memory(ir.operands[0]);
+    d.list_memory(ir.operands[1]);
+    d.list_memory(ir.operands[2]);
+    list_coordinates(d, ir.operands[1], static_cast<int>(out.aux));
+}
+void encode_tensor_store(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
+    if (ir.operands.size() < 2) d.fail("it has too few operands");
+    check_tail(d, m, ir, 2);
+    out.aux = static_cast<uint32_t>(rank_of(m));
+    out.list = d.list_begin();
+    d.list_memory(ir.operands[0]);
+    d.list_memory(ir.operands[1]);
+    list_coordinates(d, ir.operands[0], static_cast<int>(out.aux));
+}
+void encode_tensor_prefetch(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
+    if (ir.operands.empty()) d.fail("it has too few operands");
+    check_tail(d, m, ir, 1);
+    out.aux = static_cast<uint32_t>(rank_of(m));
+    out.list = d.list_begin();
+    d.list_memory(ir.operands[0]);
+    list_coordinates(d, ir.operands[0], static_cast<int>(out.aux));
+}
+
+// ---- cp.async.bulk without a tensor: multiples of 16 bytes, 16-byte aligned ----
+
+void check_bulk(int lane, uint32_t bytes) {
+    if (bytes % 16 != 0) fault(RunStatus::kIllegalInstruction, lane, "bulk copy of " + std::to_string(bytes) + " bytes, not a multiple of 16");
+}
+
+// Lists: dst (4), src (4), mbarrier (4; unused by stores); slot 0: size.
+bool exec_bulk_load(Exec& x, const Insn& in, uint32_t mask) {
+    return each_lane(mask, [&](int lane) {
+        const uint32_t bytes = x.at<uint32_t>(in.slot[0])[lane];
+        check_bulk(lane, bytes);
+        const uint32_t dst = shared_address(x, lane, listed_address(x, in.list, lane), "destination");
+        const uint64_t src = listed_address(x, in.list + 4, lane);
+        const uint32_t barrier = shared_address(x, lane, listed_address(x, in.list + 8, lane), "mbarrier address");
+        mbarrier_at(x, lane, barrier);
+        shared_at(x, lane, dst, bytes, 16);
+        if (bytes != 0) global_at(x, lane, src, bytes, 16, false);
+        AsyncOp& op = queue_unordered(x, AsyncKind::kBulkLoad, lane);
+        op.shared = dst;
+        op.global = src;
+        op.mbarrier = barrier;
+        op.bytes = bytes;
+    });
+}
+bool exec_bulk_shared(Exec& x, const Insn& in, uint32_t mask) {
+    return each_lane(mask, [&](int lane) {
+        const uint32_t bytes = x.at<uint32_t>(in.slot[0])[lane];
+        check_bulk(lane, bytes);
+        const uint32_t dst = shared_address(x, lane, listed_address(x, in.list, lane), "destination");
+        const uint32_t src = shared_address(x, lane, listed_address(x, in.list + 4, lane), "source");
+        const uint32_t barrier = shared_address(x, lane, listed_address(x, in.list + 8, lane), "mbarrier address");
+        mbarrier_at(x, lane, barrier);
+        shared_at(x, lane, dst, bytes, 16);
+        shared_at(x, lane, src, bytes, 16);
+        AsyncOp& op = queue_unordered(x, AsyncKind::kBulkSharedCopy, lane);
+        op.shared = dst;
+        op.source_bytes = src;
+        op.mbarrier = barrier;
+        op.bytes = bytes;
+    });
+}
+bool exec_bulk_store(Exec& x, const Insn& in, uint32_t mask) {
+    return each_lane(mask, [&](int lane) {
+        const uint32_t bytes = x.at<uint32_t>(in.slot[0])[lane];
+        check_bulk(lane, bytes);
+        const uint64_t dst = listed_address(x, in.list, lane);
+        const uint32_t src = shared_address(x, lane, listed_address(x, in.list + 4, lane), "source");
+        shared_at(x, lane, src, bytes, 16);
+        if (bytes != 0) global_at(x, lane, dst, bytes, 16, true);
+        AsyncOp& op = queue_unordered(x, AsyncKind::kBulkStore, lane);
+        op.shared = src;
+        op.global = dst;
+        op.bytes = bytes;
+        op.grouped = true;
+        op.group = x.warp->bulk_group[lane];
+    });
+}
+void encode_bulk(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
+    const bool to_group = m.has("bulk_group");
+    const size_t n = to_group ? 3 : 4;
+    if (ir.operands.size() < n) d.fail("it has too few operands");
+    check_tail(d, m, ir, n);
+    if (m.has("multicast::cluster")) d.fail("multicast needs a cluster of several CTAs, which is not supported yet");
+    out.slot[0] = d.source(ir.operands[2], 32);
+    out.list = d.list_begin();
+    d.list_memory(ir.operands[0]);
+    d.list_memory(ir.operands[1]);
+    if (!to_group) d.list_memory(ir.operands[3]);
+}
+
+// ---- groups ----
+
+bool exec_bulk_commit(Exec& x, const Insn&, uint32_t mask) {
+    return each_lane(mask, [&](int lane) { ++x.warp->bulk_group[lane]; });
+}
+bool exec_copy_commit(Exec& x, const Insn&, uint32_t mask) {
+    return each_lane(mask, [&](int lane) { ++x.warp->copy_group[lane]; });
+}
+
+// Waits until at most `keep` of the most recent groups are pending: groups below open - keep are complete.
+bool wait_groups(Exec& x, uint32_t mask, const std::array<uint32_t, kLanes>& open, uint64_t keep, AsyncKind first, AsyncKind last, bool read_only) {
+    uint32_t below[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) below[lane] = open[lane] > keep ? open[lane] - static_cast<uint32_t>(keep) : 0;
+    if (async_done(*x.cta, x.warp->index, mask, first, last, below, read_only)) return true;
+    return block(x, mask, Wait::kAsync);
+}
+bool exec_bulk_wait(Exec& x, const Insn& in, uint32_t mask) {
+    return wait_groups(x, mask, x.warp->bulk_group, in.imm, AsyncKind::kTensorStore, AsyncKind::kBulkReduce, in.aux);
+}
+bool exec_copy_wait(Exec& x, const Insn& in, uint32_t mask) {
+    return wait_groups(x, mask, x.warp->copy_group, in.imm, AsyncKind::kCopy, AsyncKind::kCopy, false);
+}
+bool exec_copy_wait_all(Exec& x, const Insn&, uint32_t mask) {
+    uint32_t below[kLanes];
+    std::fill(std::begin(below), std::end(below), ~0u);
+    if (async_done(*x.cta, x.warp->index, mask, AsyncKind::kCopy, AsyncKind::kCopy, below, false)) return true;
+    return block(x, mask, Wait::kAsync);
+}
+
+// ---- cp.async: 4, 8 or 16 bytes per thread ----
+
+// Lists: dst (4), src (4). aux: cp-size; slot 0: src-size, or slot 1: ignore-src (imm 1: src-size, 2: ignore-src).
+bool exec_copy(Exec& x, const Insn& in, uint32_t mask) {
+    const uint32_t ignored = in.imm == 2 ? x.predicate(in, 1) : 0;
+    return each_lane(mask, [&](int lane) {
+        const uint32_t size = in.aux;
+        uint32_t source = in.imm == 1 ? x.at<uint32_t>(in.slot[0])[lane] : size;
+        if (ignored >> lane & 1) source = 0;
+        if (source > size) fault(RunStatus::kIllegalInstruction, lane, "src-size " + std::to_string(source) + " exceeds cp-size " + std::to_string(size));
+        const uint32_t dst = shared_address(x, lane, listed_address(x, in.list, lane), "destination");
+        const uint64_t src = listed_address(x, in.list + 4, lane);
+        shared_at(x, lane, dst, size, size);
+        if (source != 0) global_at(x, lane, src, source, size, false);
+        AsyncOp& op = queue_unordered(x, AsyncKind::kCopy, lane);
+        op.shared = dst;
+        op.global = src;
+        op.bytes = size;
+        op.source_bytes = source;
+        op.grouped = true;
+        op.group = x.warp->copy_group[lane];
+    });
+}
+void encode_copy(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
+    const bool hint = m.has("L2::cache_hint");
+    const size_t n = ir.operands.size() - (hint ? 1 : 0);
+    if (n != 3 && n != 4) d.fail("it has another number of operands");
+    out.aux = static_cast<uint32_t>(d.immediate(ir.operands[2]));
+    if (out.aux != 16 && (m.has("cg") || (out.aux != 4 && out.aux != 8))) d.fail("cp-size is 4, 8 or 16; .cg copies 16");
+    if (n == 4) {
+        if (d.register_bits(ir.operands[3]) == 1) {
+            out.imm = 2;
+            out.slot[1] = d.predicate_source(ir.operands[3], out, 1);
+        } else {
+            out.imm = 1;
+            out.slot[0] = d.source(ir.operands[3], 32);
+        }
+    }
+    if (hint) d.source(ir.operands[n], 64);
+    out.list = d.list_begin();
+    d.list_memory(ir.operands[0]);
+    d.list_memory(ir.operands[1]);
+}
+
+// cp.async.mbarrier.arrive{.noinc}: arrives when this thread's earlier cp.async are complete.
+bool exec_copy_arrive(Exec& x, const Insn& in, uint32_t mask) {
+    return each_lane(mask, [&](int lane) {
+        const uint64_t address = lane_address(x, in, 0, lane);
+        uint64_t* word = mbarrier_at(x, lane, address);
+        if (in.aux == 0) {
+            const std::string broken = mbarrier_add_pending(word, 1);
+            if (!broken.empty()) fault(RunStatus::kIllegalInstruction, lane, broken);
+        }
+        AsyncOp& op = queue_unordered(x, AsyncKind::kCopyArrive, lane);
+        op.mbarrier = shared_address(x, lane, address, "mbarrier address");
+    });
+}
+
+bool exec_nothing(Exec&, const Insn&, uint32_t) { return true; }
+
+#define LIDX_DIM "(1d|2d|3d|4d|5d)"
+#define LIDX_HINT "[L2::cache_hint]"
+
+const Row kRows[] = {
+    // cp.async.(ca|cg).shared{::cta}.global{.L2::...} [dst], [src], cp-size{, src-size | ignore-src}{, cache-policy}  (9.7.9.25.3.1)
+    {"cp.async.(ca|cg).(shared|shared::cta).global." LIDX_HINT ".[L2::64B|L2::128B|L2::256B]", "*", exec_copy, "80", encode_copy},
+    {"cp.async.commit_group", "-", exec_copy_commit, "80"},
+    {"cp.async.wait_group", "i", exec_copy_wait, "80"},
+    {"cp.async.wait_all", "-", exec_copy_wait_all, "80"},
+    // cp.async.mbarrier.arrive{.noinc}{.shared{::cta}}.b64 [addr]  (9.7.13.15.15)
+    {"cp.async.mbarrier.arrive.[noinc].[shared|shared::cta].b64", "m", exec_copy_arrive, "80",
+     [](Decoder&, const Match& m, const Instruction&, Insn& out) { out.aux = m.has("noinc"); }},
+    // cp.async.bulk.dst.src.completion{.multicast}{.cache_hint} [dst], [src], size, [mbar]{, ctaMask}{, cache-policy}  (9.7.9.25.4.1)
+    {"cp.async.bulk.(shared::cta|shared::cluster).global.mbarrier::complete_tx::bytes.[multicast::cluster]." LIDX_HINT, "*", exec_bulk_load, "90", encode_bulk},
+    {"cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes", "*", exec_bulk_shared, "90", encode_bulk},
+    {"cp.async.bulk.global.shared::cta.bulk_group." LIDX_HINT, "*", exec_bulk_store, "90", encode_bulk},
+    // cp.async.bulk.prefetch.L2.global{.cache_hint} [src], size
+    {"cp.async.bulk.prefetch.L2.global", "m s32", exec_nothing, "90"},
+    {"cp.async.bulk.prefetch.L2.global.L2::cache_hint", "m s32 s64", exec_nothing, "90"},
+    // cp.async.bulk.tensor.dim.dst.src{.tile}.completion{.multicast}{.cta_group}{.cache_hint} [dst], [map, {c}], [mbar]{, ...}  (9.7.9.25.5.2)
+    {"cp.async.bulk.tensor." LIDX_DIM ".(shared::cta|shared::cluster).global.[tile].mbarrier::complete_tx::bytes.[multicast::cluster].[cta_group::1]." LIDX_HINT,
+     "*", exec_tensor_load, "90", encode_tensor_load},
+    // cp.async.bulk.tensor.dim.global.shared::cta{.tile}.bulk_group{.cache_hint} [map, {c}], [src]{, cache-policy}
+    {"cp.async.bulk.tensor." LIDX_DIM ".global.shared::cta.[tile].bulk_group." LIDX_HINT, "*", exec_tensor_store, "90", encode_tensor_store},
+    // cp.async.bulk.prefetch.tensor.dim.L2.global{.tile}{.cache_hint} [map, {c}]{, cache-policy}
+    {"cp.async.bulk.prefetch.tensor." LIDX_DIM ".L2.global.[tile]." LIDX_HINT, "*", exec_tensor_prefetch, "90", encode_tensor_prefetch},
+    // cp.async.bulk.commit_group;  cp.async.bulk.wait_group{.read} N
+    {"cp.async.bulk.commit_group", "-", exec_bulk_commit, "90"},
+    {"cp.async.bulk.wait_group.[read]", "i", exec_bulk_wait, "90",
+     [](Decoder&, const Match& m, const Instruction&, Insn& out) { out.aux = m.has("read"); }},
+};
+
+}  // namespace
+
+void complete(Exec& x, AsyncOp& op) {
+    uint8_t* shared = x.cta->shared.data();
+    switch (op.kind) {
+        case AsyncKind::kTensorLoad:
+        case AsyncKind::kTensorStore: {
+            TmaAccess access;
+            access.read = [&](uint64_t address, uint64_t length) -> const uint8_t* {
+                return x.memory->find(address, length).bytes != 0 ? reinterpret_cast<const uint8_t*>(address) : nullptr;
+            };
+            access.write = [&](uint64_t address, uint64_t length) -> uint8_t* {
+                return x.memory->find(address, length).bytes != 0 ? reinterpret_cast<uint8_t*>(address) : nullptr;
+            };
+            const bool load = op.kind == AsyncKind::kTensorLoad;
+            const std::string broken = load ? tma_load(*op.map, op.coords, shared, x.cta->shared_bytes, op.shared, access)
+                                            : tma_store(*op.map, op.coords, shared, x.cta->shared_bytes, op.shared, access);
+            if (!broken.empty()) fault(RunStatus::kIllegalAddress, op.lane, broken);
+            if (load) {
+                x.tma_bytes_loaded += op.bytes;
+                mbarrier_complete_at(x, op.lane, op.mbarrier, op.bytes);
+            }
+            break;
+        }
+        case AsyncKind::kBulkLoad:
+            std::memcpy(shared + op.shared, reinterpret_cast<const void*>(op.global), op.bytes);
+            x.tma_bytes_loaded += op.bytes;
+            mbarrier_complete_at(x, op.lane, op.mbarrier, op.bytes);
+            break;
+        case AsyncKind::kBulkSharedCopy:
+            std::memmove(shared + op.shared, shared + op.source_bytes, op.bytes);
+            mbarrier_complete_at(x, op.lane, op.mbarrier, op.bytes);
+            break;
+        case AsyncKind::kBulkStore: std::memcpy(reinterpret_cast<void*>(op.global), shared + op.shared, op.bytes); break;
+        case AsyncKind::kCopy:
+            std::memcpy(shared + op.shared, reinterpret_cast<const void*>(op.global), op.source_bytes);
+            std::memset(shared + op.shared + op.source_bytes, 0, op.bytes - op.source_bytes);
+            break;
+        case AsyncKind::kCopyArrive: {
+            // Earlier copies of the thread first.
+            auto& pending = x.cta->unordered;
+            for (size_t i = 0; i < pending.size();) {
+                if (pending[i].kind != AsyncKind::kCopy || pending[i].warp != op.warp || pending[i].lane != op.lane || pending[i].serial > op.serial) {
+                    ++i;
+                    continue;
+                }
+                AsyncOp earlier = std::move(pending[i]);
+                pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
+                complete(x, earlier);
+            }
+            mbarrier_arrive_at(x, op.lane, op.mbarrier);
+            break;
+        }
+        default: complete_tensor(x, op); break;
+    }
+}
+
+std::span<const Row> rows_bulk() { return kRows; }
+
+}  // namespace ptxemu

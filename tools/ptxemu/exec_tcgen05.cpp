@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fifth-generation tensor core: Tensor Memory, its loads and stores, MMA and commit (PTX ISA 9.7.16). Arithmetic and
+// layouts are in tensor_core.*; here is what each instruction does when.
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "isa.h"
+#include "scheduler.h"
+#include "tensor_core.h"
+#include "warp.h"
+
+namespace ptxemu {
+namespace {
+
+std::string hex(uint64_t value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+    return text;
+}
+
+[[noreturn]] void illegal(int lane, const std::string& what) { fault(RunStatus::kIllegalInstruction, lane, what); }
+
+uint32_t uniform(Exec& x, uint32_t slot, uint32_t mask, const char* what) {
+    const uint32_t* a = x.at<uint32_t>(slot);
+    const int first = std::countr_zero(mask);
+    for (int lane = first; lane < kLanes; ++lane)
+        if ((mask >> lane & 1) && a[lane] != a[first]) illegal(lane, std::string(what) + " differs between the lanes");
+    return a[first];
+}
+
+Tmem& tmem_of(Exec& x) {
+    if (!x.cta->tmem) x.cta->tmem = std::make_unique<Tmem>();
+    return *x.cta->tmem;
+}
+
+void check_columns(Exec& x, int lane, uint32_t column, uint32_t columns, const char* what) {
+    if (column + columns > Tmem::kColumns || !x.cta->tmem || !x.cta->tmem->is_allocated(static_cast<int>(column), static_cast<int>(columns))) {
+        fault(RunStatus::kIllegalAddress, lane, std::string(what) + " touches Tensor Memory columns " + std::to_string(column) + ".." +
+                                                    std::to_string(column + columns - 1) + ", which are not all allocated");
+    }
+}
+
+// ---- allocation ----
+
+// slot 0: where the address goes (shared), 1: columns.
+bool exec_alloc(Exec& x, const Insn& in, uint32_t mask) {
+    if (!converge(x, mask)) return false;
+    const int first = std::countr_zero(mask);
+    const uint32_t columns = uniform(x, in.slot[1], mask, "the number of columns");
+    const uint32_t dst = shared_address(x, first, lane_address(x, in, 0, first), "destination");
+    uint8_t* place = shared_at(x, first, dst, 4, 4);
+    Tmem& tmem = tmem_of(x);
+    const int column = tmem.allocate(static_cast<int>(columns));
+    if (column == -2) {
+        illegal(-1, tmem.relinquished() ? "tcgen05.alloc after tcgen05.relinquish_alloc_permit"
+                                        : "tcgen05.alloc of " + std::to_string(columns) + " columns: 32, 64, 128, 256 or 512 are legal");
+    }
+    if (column == -1) return block(x, mask, Wait::kTmem);
+    // What the columns held before is anybody's guess.
+    const uint32_t poison = x.cta->adversarial ? static_cast<uint32_t>(x.cta->random.next()) : ~0u;
+    for (int l = 0; l < Tmem::kLanes; ++l) std::fill_n(tmem.lane(l) + column, columns, poison);
+    const uint32_t address = static_cast<uint32_t>(column);
+    std::memcpy(place, &address, 4);
+    return true;
+}
+// slot 0: address, 1: columns.
+bool exec_dealloc(Exec& x, const Insn& in, uint32_t mask) {
+    if (!converge(x, mask)) return false;
+    const uint32_t address = uniform(x, in.slot[0], mask, "the address"), columns = uniform(x, in.slot[1], mask, "the number of columns");
+    if (address >> 16 != 0) illegal(-1, "tcgen05.dealloc of address " + hex(address) + ": the lane is not 0");
+    const std::string broken = tmem_of(x).release(static_cast<int>(address), static_cast<int>(columns));
+    if (!broken.empty()) illegal(-1, broken);
+    ++x.cta->epoch;
+    return true;
+}
+bool exec_relinquish(Exec& x, const Insn&, uint32_t mask) {
+    if (!converge(x, mask)) return false;
+    tmem_of(x).relinquish();
+    return true;
+}
+
+// ---- ld, st ----
+
+struct Access {
+    TmemShape shape;
+    int num;
+    bool packed;      // .pack::16b, .unpack::16b
+    uint32_t split;   // immHalfSplitoff
+};
+// In Insn::aux.
+uint32_t encode_shape(const Access& a) { return static_cast<uint32_t>(a.shape) | static_cast<uint32_t>(a.num) << 8 | (a.packed ? 1u << 16 : 0); }
+Access decode_shape(uint32_t aux, uint64_t split) {
+    return {static_cast<TmemShape>(aux & 0xff), static_cast<int>(aux >> 8 & 0xff), (aux >> 16 & 1) != 0, static_cast<uint32_t>(split)};
+}
+
+// A warp reaches the lanes of its quarter only: those bits of the address are ignored, as by the hardware.
+struct Window { int lane; uint32_t column; };
+Window window_of(Exec& x, uint32_t address, const Access& a, const char* what) {
+    const int within = static_cast<int>(address >> 16 & 31);
+    const uint32_t column = address & 0xffff;
+    const bool half = a.shape != TmemShape::k32x32b;
+    if (within != 0 && !(half && within == 16)) illegal(-1, std::string(what) + " at lane " + std::to_string(within) + " of the warp's quarter");
+    int last = 0;
+    const int registers = tmem_registers(a.shape, a.num);
+    for (int t = 0; t < kLanes; ++t) {
+        int lane, c;
+        tmem_cell(a.shape, t, registers - 1, static_cast<int>(a.split), &lane, &c);
+        if (c > last) last = c;
+    }
+    const uint32_t columns = static_cast<uint32_t>(last + 1) * (a.packed ? 2 : 1);
+    check_columns(x, -1, column, columns, what);
+    return {static_cast<int>(x.warp->index % 4) * 32 + within, column};
+}
+
+void load_cells(Exec& x, const Access& a, uint32_t address, const uint32_t* slots, uint32_t mask) {
+    const Window w = window_of(x, address, a, "tcgen05.ld");
+    Tmem& tmem = *x.cta->tmem;
+    const int registers = tmem_registers(a.shape, a.num);
+    if (a.shape == TmemShape::k32x32b && !a.packed) {
+        for (int t = 0; t < kLanes; ++t) {
+            if (!(mask >> t & 1)) continue;
+            const uint32_t* row = tmem.lane(w.lane + t) + w.column;
+            for (int i = 0; i < registers; ++i) x.at<uint32_t>(slots[i])[t] = row[i];
+        }
+        return;
+    }
+    for (int i = 0; i < registers; ++i) {
+        uint32_t* d = x.at<uint32_t>(slots[i]);
+        for (int t = 0; t < kLanes; ++t) {
+            if (!(mask >> t & 1)) continue;
+            int lane, column;
+            tmem_cell(a.shape, t, i, static_cast<int>(a.split), &lane, &column);
+            const uint32_t* row = tmem.lane(w.lane + lane) + w.column;
+            d[t] = a.packed ? (row[2 * column] & 0xffff) | row[2 * column + 1] << 16 : row[column];
+        }
+    }
+}
+
+// values: [register][lane]
+void store_cells(Exec& x, const Access& a, uint32_t address, const uint32_t* values, uint32_t mask) {
+    const Window w = window_of(x, address, a, "tcgen05.st");
+    Tmem& tmem = *x.cta->tmem;
+    const int registers = tmem_registers(a.shape, a.num);
+    for (int i = 0; i < registers; ++i) {
+        for (int t = 0; t < kLanes; ++t) {
+            if (!(mask >> t & 1)) continue;
+            int lane, column;
+            tmem_cell(a.shape, t, i, static_cast<int>(a.split), &lane, &column);
+            uint32_t* row = tmem.lane(w.lane + lane) + w.column;
+            const uint32_t v = values[i * kLanes + t];
+            if (a.packed) {
+                row[2 * column] = v & 0xffff;
+                row[2 * column + 1] = v >> 16;
+            } else {
+                row[column] = v;
+            }
+        }
+    }
+}
+
+// slot 0: address; list: registers.
+bool exec_tmem_load(Exec& x, const Insn& in, uint32_t mask) {
+    if (!converge(x, mask)) return false;
+    const uint32_t address = uniform(x, in.slot[0], mask, "the address") + static_cast<uint32_t>(in.imm);
+    const Access a = decode_shape(in.aux, in.slot[1]);
+    if (!x.cta->adversarial) {
+        load_cells(x, a, address, x.lists + in.list, mask);
+        return true;
+    }
+    window_of(x, address, a, "tcgen05.ld");
+    AsyncOp& op = queue_unordered(x, AsyncKind::kTmemLoad, std::countr_zero(mask));
+    op.mask = mask;
+    op.tmem = address;
+    op.instr_descriptor = in.aux;
+    op.bytes = in.slot[1];
+    op.payload.assign(x.lists + in.list, x.lists + in.list + in.list_count);
+    return true;
+}
+bool exec_tmem_store(Exec& x, const Insn& in, uint32_t mask) {
+    if (!converge(x, mask)) return false;
+    const uint32_t address = uniform(x, in.slot[0], mask, "the address") + static_cast<uint32_t>(in.imm);
+    const Access a = decode_shape(in.aux, in.slot[1]);
+    std::vector<uint32_t> values(static_cast<size_t>(in.list_count) * kLanes);
+    for (uint32_t i = 0; i < in.list_count; ++i) std::memcpy(values.data() + i * kLanes, x.at<uint32_t>(x.lists[in.list + i]), kLanes * 4);
+    window_of(x, address, a, "tcgen05.st");
+    if (!x.cta->adversarial) {
+        store_cells(x, a, address, values.data(), mask);
+        return true;
+    }
+    AsyncOp& op = queue_unordered(x, AsyncKind::kTmemStore, std::countr_zero(mask));
+    op.mask = mask;
+    op.tmem = address;
+    op.instr_descriptor = in.aux;
+    op.bytes = in.slot[1];
+    op.payload = std::move(values);
+    return true;
+}
+void encode_tmem_access(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
+    const bool load = m.words[1] == "ld";
+    Access a{};
+    static constexpr int kNumbers[] = {1, 2, 4, 8, 16, 32, 64, 128};
+    const int num = m.one_of({"x1", "x2", "x4", "x8", "x16", "x32", "x64", "x128"});
+    const int shape = m.one_of({"32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"});
+    a.shape = static_cast<TmemShape>(shape);
+    a.num = kNumbers[num];
+    a.packed = m.has("pack::16b") || m.has("unpack::16b");
+    const bool split = a.shape == TmemShape::k16x32bx2;
+    if (ir.operands.size() != (split ? 3u : 2u)) d.fail("it has another number of operands");
+    const int registers = tmem_registers(a.shape, a.num);
+    if (registers == 0) d.fail("this shape has no such number of repetitions");
+    const Operand& values = ir.operands[load ? 0 : split ? 2 : 1];
+    d.address(ir.operands[load ? 1 : 0], out, 0);
+    if (out.flags & kAddress64 && ir.operands[load ? 1 : 0].elements[0].kind == Operand::Kind::kRegister) d.fail("a Tensor Memory address has 32 bits");
+    if (split) out.slot[1] = static_cast<uint32_t>(d.immediate(ir.operands[load ? 2 : 1]));
+    std::vector<uint32_t> slots;
+    if (values.kind == Operand::Kind::kVector)
+        for (const auto& e : values.elements) slots.push_back(load ? d.destination(e, 32) : d.source(e, 32));
+    else slots.push_back(load ? d.destination(values, 32) : d.source(values, 32));
+    if (slots.size() != static_cast<size_t>(registers)) {
+        d.fail(std::to_string(slots.size()) + " registers where " + std::to_string(registers) + " are expected");
+    }
+    out.aux = encode_shape(a);
+    out.list = d.list_begin();
+    for (uint32_t s : slots) d.list_add(s);
+    out.list_count = static_cast<uint32_t>(slots.size());
+}
+
+bool exec_tmem_wait(Exec& x, const Insn& in, uint32_t mask) {
+    if (!converge(x, mask)) return false;
+    if (x.cta->adversarial) finish_tmem_accesses(x, in.aux ? AsyncKind::kTmemStore : AsyncKind::kTmemLoad);
+    return true;
+}
+
+// ---- mma, commit ----
+
+// Lists: d (4 words), A's address in Tensor Memory (4; unless it is a descriptor). slot: 0 descriptor of A, 1 of B, 2 instruction
+// descriptor, 3 enable-input-d. list_count: mask registers behind the addresses. aux: MmaKind | A in Tensor Memory << 8 |
+// scale-input-d << 16.
+bool exec_tensor_mma(Exec& x, const Insn& in, uint32_t mask) {
+    const uint32_t enable = x.predicate(in, 3);
+    for (int lane = 0; lane < kLanes; ++lane) {
+        if (!(mask >> lane & 1)) continue;
+        const auto kind = static_cast<MmaKind>(in.aux & 0xff);
+        const bool a_in_tmem = in.aux >> 8 & 1;
+        const uint32_t bits = x.at<uint32_t>(in.slot[2])[lane];
+        InstrDescriptor desc;
+        std::string broken = decode_instr_descriptor(bits, kind, 1, &desc);
+        if (!broken.empty()) illegal(lane, "instruction descriptor " + hex(bits) + ": " + broken);
+        SmemDescriptor smem;
+        const uint64_t b = x.at<uint64_t>(in.slot[1])[lane];
+        broken = decode_smem_descriptor(b, true, &smem);
+        if (!broken.empty()) illegal(lane, "descriptor of B " + hex(b) + ": " + broken);
+        uint64_t a = 0;
+        if (!a_in_tmem) {
+            a = x.at<uint64_t>(in.slot[0])[lane];
+            broken = decode_smem_descriptor(a, true, &smem);
+            if (!broken.empty()) illegal(lane, "descriptor of A " + hex(a) + ": " + broken);
+        }
+        const uint32_t d = static_cast<uint32_t>(listed_address(x, in.list, lane));
+        check_columns(x, lane, d & 0xffff, static_cast<uint32_t>(desc.n), "the accumulator");
+        AsyncOp& op = queue_tensor(x, AsyncKind::kMma, lane);
+        op.tmem = d;
+        op.descriptor_a = a;
+        op.descriptor_b = b;
+        op.instr_descriptor = bits;
+        op.accumulate = enable >> lane & 1;
+        op.mma_kind = in.aux & 0xff;
+        op.a_in_tmem = a_in_tmem;
+        if (a_in_tmem) op.tmem_a = static_cast<uint32_t>(listed_address(x, in.list + 4, lane));
+        op.scale_d = in.aux >> 16;
+        const uint32_t at = in.list + (a_in_tmem ? 8 : 4);
+        for (uint32_t i = 0; i < in.list_count; ++i) op.disable[i] = x.at<uint32_t>(x.lists[at + i])[lane];
+    }
+    return true;
+}
+void encode_mma(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
+    if (m.has("cta_group::2")) d.fail("cta_group::2 is not supported yet");
+    const size_t n = ir.operands.size();
+    if (n < 5) d.fail("it has too few operands");
+    const bool a_in_tmem = ir.operands[1].kind == Operand::Kind::kMemory;
+    out.list = d.list_begin();
+    d.list_memory(ir.operands[0]);
+    if (a_in_tmem) d.list_memory(ir.operands[1]);
+    else out.slot[0] = d.source(ir.operands[1], 64);
+    out.slot[1] = d.source(ir.operands[2], 64);
+    out.slot[2] = d.source(ir.operands[3], 32);
+    size_t at = 4;
+    if (ir.operands[at].kind == Operand::Kind::kVector && !ir.operands[at].has_pair) {
+        const auto& masks = ir.operands[at].elements;
+        if (masks.size() != 4) d.fail("disable-output-lane of cta_group::1 has 4 registers");
+        std::vector<uint32_t> slots;
+        for (const auto& e : masks) slots.push_back(d.source(e, 32));
+        for (uint32_t s : slots) d.list_add(s);
+        out.list_count = static_cast<uint32_t>(masks.size());
+        ++at;
+    }
+    if (at >= n) d.fail("enable-input-d is missing");
+    out.slot[3] = d.predicate_source(ir.operands[at++], out, 3);
+    uint64_t scale = 0;
+    const int kind = m.one_of({"kind::f16", "kind::tf32", "kind::f8f6f4", "kind::i8"});
+    if (at < n) {
+        scale = d.immediate(ir.operands[at++]);
+        if (kind > 1 || scale > 15) d.fail("scale-input-d is 0..15 and exists for kind::f16 and kind::tf32");
+    }
+    if (at != n) d.fail("it has too many operands");
+    out.aux = static_cast<uint32_t>(kind) | (a_in_tmem ? 1u << 8 : 0) | static_cast<uint32_t>(scale) << 16;
+}
+
+bool exec_commit(Exec& x, const Insn& in, uint32_t mask) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+        if (!(mask >> lane & 1)) continue;
+        const uint32_t barrier = shared_address(x, lane, lane_address(x, in, 0, lane), "mbarrier address");
+        mbarrier_at(x, lane, barrier);
+        queue_tensor(x, AsyncKind::kCommit, lane).mbarrier = barrier;
+    }
+    return true;
+}
+void encode_commit(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
+    if (m.has("cta_group::2")) d.fail("cta_group::2 is not supported yet");
+    if (m.has("multicast::cluster")) d.fail("multicast needs a cluster of several CTAs, which is not supported yet");
+    if (ir.operands.size() != 1) d.fail("it has another number of operands");
+    d.address(ir.operands[0], out, 0);
+}
+void refuse_pairs(Decoder& d, const Match& m, const Instruction&, Insn&) {
+    if (m.has("cta_group::2")) d.fail("cta_group::2 is not supported yet");
+}
+
+// ---- the MMA itself ----
+
+int element_bytes(MmaKind kind) { return kind == MmaKind::kF16 ? 2 : kind == MmaKind::kTf32 ? 4 : 1; }
+bool eight_bits(Format f) { return f == Format::kE4m3 || f == Format::kE5m2; }
+
+// Codes [rows][32 bytes] of an operand.
+std::vector<uint8_t> gather(Exec& x, const AsyncOp& op, uint64_t bits, int rows, bool mn_major, const char* name) {
+    SmemDescriptor smem;
+    decode_smem_descriptor(bits, true, &smem);
+    std::vector<uint8_t> codes(static_cast<size_t>(rows) * 32);
+    if (mn_major && element_bytes(static_cast<MmaKind>(op.mma_kind)) != 1) {
+        illegal(op.lane, std::string("an MN-major operand ") + name + " of this kind is not supported yet");
+    }
+    const uint8_t* shared = x.cta->shared.data();
+    const std::string broken = mn_major ? gather_operand_mn(smem, shared, x.cta->shared_bytes, rows, 32, codes.data())
+                                        : gather_operand(smem, shared, x.cta->shared_bytes, rows, 32, codes.data());
+    if (!broken.empty()) fault(RunStatus::kIllegalAddress, op.lane, std::string("operand ") + name + ": " + broken);
+    return codes;
+}
+
+std::vector<uint32_t> expand(const std::vector<uint8_t>& codes, int bytes) {
+    std::vector<uint32_t> out(codes.size() / static_cast<size_t>(bytes));
+    for (size_t i = 0; i < out.size(); ++i) {
+        uint32_t v = 0;
+        std::memcpy(&v, codes.data() + i * static_cast<size_t>(bytes), static_cast<size_t>(bytes));
+        out[i] = v;
+    }
+    return out;
+}
+
+uint32_t sign_bit(Format f) {
+    switch (f) {
+        case Format::kE4m3:
+        case Format::kE5m2: return 0x80;
+        case Format::kF16:
+        case Format::kBf16: return 0x8000;
+        case Format::kTf32: return 0x80000000u;
+        default: return 0;
+    }
+}
+
+void multiply(Exec& x, const AsyncOp& op) {
+    const auto kind = static_cast<MmaKind>(op.mma_kind);
+    InstrDescriptor desc;
+    decode_instr_descriptor(op.instr_descriptor, kind, 1, &desc);
+    const bool integer = kind == MmaKind::kI8;
+    if (kind == MmaKind::kF8f6f4 && (!eight_bits(desc.a) || !eight_bits(desc.b))) {
+        illegal(op.lane, "6-bit and 4-bit operands of kind::f8f6f4 are not supported yet");
+    }
+    const uint32_t column = op.tmem & 0xffff, start_lane = op.tmem >> 16;
+    check_columns(x, op.lane, column, static_cast<uint32_t>(desc.n), "the accumulator");
+    if (start_lane != 0 && !(desc.m == 64 && start_lane == 16)) illegal(op.lane, "the accumulator starts at lane " + std::to_string(start_lane));
+    Tmem& tmem = *x.cta->tmem;
+
+    std::vector<uint8_t> a;
+    if (op.a_in_tmem) {
+        // Row m is lane m of D's layout; 32 bytes of K are 8 columns.
+        const uint32_t a_column = op.tmem_a & 0xffff;
+        check_columns(x, op.lane, a_column, 8, "operand A");
+        if (desc.transpose_a) illegal(op.lane, "operand A in Tensor Memory is K-major");
+        a.resize(static_cast<size_t>(desc.m) * 32);
+        for (int m = 0; m < desc.m; ++m) {
+            int lane, c;
+            tmem_d_cell(desc.m, 1, m, 0, desc.n, &lane, &c);
+            std::memcpy(a.data() + m * 32, tmem.lane(lane + static_cast<int>(op.tmem_a >> 16)) + a_column, 32);
+        }
+    } else {
+        a = gather(x, op, op.descriptor_a, desc.m, desc.transpose_a, "A");
+    }
+    std::vector<uint8_t> b = gather(x, op, op.descriptor_b, desc.n, desc.transpose_b, "B");
+    ++x.mma_operations;
+
+    bool all_lanes = true;
+    for (uint32_t v : op.disable) all_lanes &= v == 0;
+    if (kind == MmaKind::kF8f6f4 && desc.d_f32 && all_lanes) {
+        if (desc.negate_a)
+            for (auto& v : a) v ^= 0x80;
+        if (desc.negate_b)
+            for (auto& v : b) v ^= 0x80;
+        // Consecutive rows of D lie in consecutive lanes: all of them, or 16 at a time.
+        const int block = desc.m == 64 ? 16 : desc.m;
+        for (int m = 0; m < desc.m; m += block) {
+            int lane, c;
+            tmem_d_cell(desc.m, 1, m, 0, desc.n, &lane, &c);
+            mma_fp8_k32(desc.a, desc.b, a.data() + m * 32, b.data(), block, desc.n, tmem.lane(lane + static_cast<int>(start_lane)) + column,
+                        Tmem::kColumns, op.accumulate, kSm100Rule);
+        }
+        return;
+    }
+    const int bytes = element_bytes(kind), k = 32 / bytes;
+    std::vector<uint32_t> ea = expand(a, bytes), eb = expand(b, bytes);
+    if (desc.negate_a)
+        for (auto& v : ea) v ^= sign_bit(desc.a);
+    if (desc.negate_b)
+        for (auto& v : eb) v ^= sign_bit(desc.b);
+    for (int m = 0; m < desc.m; ++m) {
+        for (int n = 0; n < desc.n; ++n) {
+            int lane, c;
+            tmem_d_cell(desc.m, 1, m, n, desc.n, &lane, &c);
+            lane += static_cast<int>(start_lane);
+            if (op.disable[lane / 32] >> (lane % 32) & 1) continue;
+            uint32_t& cell = tmem.lane(lane)[column + static_cast<uint32_t>(c)];
+            const uint32_t *pa = ea.data() + m * k, *pb = eb.data() + n * k;
+            if (integer) {
+                cell = static_cast<uint32_t>(integer_dot(desc.a, desc.b, pa, pb, k, static_cast<int32_t>(cell), op.accumulate, desc.saturate));
+            } else if (desc.d_f32) {
+                uint32_t in = cell;
+                if (op.scale_d != 0) in = std::bit_cast<uint32_t>(std::ldexp(std::bit_cast<float>(in), -static_cast<int>(op.scale_d)));
+                cell = fused_dot(desc.a, desc.b, pa, pb, k, in, op.accumulate, kSm100Rule);
+            } else {
+                if (op.scale_d != 0) illegal(op.lane, "scale-input-d with an f16 accumulator is not supported yet");
+                cell = fused_dot_f16(desc.a, desc.b, pa, pb, k, cell & 0xffff, op.accumulate, kSm100Rule.window);
+            }
+        }
+    }
+}
+
+#define LIDX_GROUP "(cta_group::1|cta_group::2)"
+#define LIDX_COLLECTOR "[collector::a::fill|collector::a::use|collector::a::lastuse|collector::a::discard]"
+
+const Row kRows[] = {
+    // tcgen05.alloc.cta_group.sync.aligned{.shared::cta}.b32 [dst], nCols;  dealloc taddr, nCols;  relinquish_alloc_permit  (9.7.16.7)
+    {"tcgen05.alloc." LIDX_GROUP ".sync.aligned.[shared::cta].b32", "m s32", exec_alloc, "100f", refuse_pairs},
+    {"tcgen05.dealloc." LIDX_GROUP ".sync.aligned.b32", "s32 s32", exec_dealloc, "100f", refuse_pairs},
+    {"tcgen05.relinquish_alloc_permit." LIDX_GROUP ".sync.aligned", "-", exec_relinquish, "100f", refuse_pairs},
+    // tcgen05.ld.sync.aligned.shape.num{.pack::16b}.b32 r, [taddr]{, immHalfSplitoff};  st [taddr]{, immHalfSplitoff}, r  (9.7.16.8)
+    {"tcgen05.ld.sync.aligned.(16x64b|16x128b|16x256b|32x32b|16x32bx2).(x1|x2|x4|x8|x16|x32|x64|x128).[pack::16b].b32", "*", exec_tmem_load, "100f",
+     encode_tmem_access},
+    {"tcgen05.st.sync.aligned.(16x64b|16x128b|16x256b|32x32b|16x32bx2).(x1|x2|x4|x8|x16|x32|x64|x128).[unpack::16b].b32", "*", exec_tmem_store, "100f",
+     encode_tmem_access},
+    {"tcgen05.wait::ld.sync.aligned", "-", exec_tmem_wait, "100f"},
+    {"tcgen05.wait::st.sync.aligned", "-", exec_tmem_wait, "100f", [](Decoder&, const Match&, const Instruction&, Insn& out) { out.aux = 1; }},
+    // tcgen05.mma.cta_group.kind{.collector_usage} [d], a-desc|[a], b-desc, idesc{, {disable-output-lane}}, enable-input-d{, scale-input-d}  (9.7.16.10.9)
+    {"tcgen05.mma." LIDX_GROUP ".(kind::f16|kind::tf32|kind::f8f6f4|kind::i8)." LIDX_COLLECTOR, "*", exec_tensor_mma, "100f", encode_mma},
+    // tcgen05.commit.cta_group.mbarrier::arrive::one{.shared::cluster}{.multicast}.b64 [mbar]{, ctaMask}  (9.7.16.12)
+    {"tcgen05.commit." LIDX_GROUP ".mbarrier::arrive::one.[shared::cluster].[multicast::cluster].b64", "*", exec_commit, "100f", encode_commit},
+    // tcgen05.fence::before_thread_sync;  tcgen05.fence::after_thread_sync  (9.7.16.11)
+    {"tcgen05.(fence::before_thread_sync|fence::after_thread_sync)", "-", [](Exec&, const Insn&, uint32_t) { return true; }, "100f"},
+};
+
+}  // namespace
+
+void complete_tensor(Exec& x, AsyncOp& op) {
+    switch (op.kind) {
+        case AsyncKind::kMma: multiply(x, op); break;
+        case AsyncKind::kCommit: mbarrier_arrive_at(x, op.lane, op.mbarrier); break;
+        case AsyncKind::kTmemLoad: load_cells(x, decode_shape(op.instr_descriptor, op.bytes), op.tmem, op.payload.data(), op.mask); break;
+        case AsyncKind::kTmemStore: store_cells(x, decode_shape(op.instr_descriptor, op.bytes), op.tmem, op.payload.data(), op.mask); break;
+        default: fault(RunStatus::kInternal, op.lane, "an asynchronous operation that nobody carries out");
+    }
+}
+
+void finish_tmem_accesses(Exec& x, AsyncKind kind) {
+    auto& pending = x.cta->unordered;
+    const uint32_t pc = x.pc;
+    for (size_t i = 0; i < pending.size();) {
+        if (pending[i].kind != kind || pending[i].warp != x.warp->index) {
+            ++i;
+            continue;
+        }
+        AsyncOp op = std::move(pending[i]);
+        pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
+        x.pc = op.pc;
+        complete_tensor(x, op);
+        ++x.cta->epoch;
+    }
+    x.pc = pc;
+}
+
+std::span<const Row> rows_tcgen05() { return kRows; }
+
+}  // namespace ptxemu

@@ -1,0 +1,732 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs one CTA: picks warps and fragments, executes instructions, completes asynchronous work, finds deadlocks.
+#include "scheduler.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace ptxemu {
+namespace {
+
+constexpr uint32_t kPlainQuantum = 4096;      // warp instructions before another warp may run, seed 0
+constexpr uint32_t kSpinsBeforeYield = 64;    // backward branches of a fragment while others of its warp are ready
+constexpr uint32_t kHopelessRounds = 16;      // rounds of false try_waits, with nothing else happening, that mean deadlock
+constexpr uint64_t kNever = ~0ull;            // due only when nothing else can run
+
+uint64_t mix(uint64_t x) {   // splitmix64 finaliser
+    x += 0x9E3779B97F4A7C15ull;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+    return x ^ (x >> 31);
+}
+
+std::string coordinates(const Dim3& d) {
+    return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
+}
+
+uint32_t lane_count(uint32_t mask) { return mask == kFullMask ? 32u : static_cast<uint32_t>(std::popcount(mask)); }
+
+bool retried(Wait wait) { return wait == Wait::kMbarrier || wait == Wait::kAsync || wait == Wait::kTmem; }
+
+bool ready(const Fragment& f, const Cta& cta) {
+    return f.wait == Wait::kNone || (retried(f.wait) && f.wait_epoch != cta.epoch);
+}
+
+uint64_t special_value(Special s, const Cta& cta, uint32_t warp, uint32_t lane, const DeviceConfig& device) {
+    const Dim3& block = cta.launch->block;
+    const Dim3& grid = cta.launch->grid;
+    const uint32_t thread = warp * kLanes + lane;
+    switch (s) {
+        case Special::kTidX: return thread % block.x;
+        case Special::kTidY: return thread / block.x % block.y;
+        case Special::kTidZ: return thread / block.x / block.y;
+        case Special::kNtidX: return block.x;
+        case Special::kNtidY: return block.y;
+        case Special::kNtidZ: return block.z;
+        case Special::kLaneId: return lane;
+        case Special::kWarpId: return warp;
+        case Special::kNwarpId: return 64;
+        case Special::kCtaIdX: case Special::kClusterIdX: return cta.id.x;
+        case Special::kCtaIdY: case Special::kClusterIdY: return cta.id.y;
+        case Special::kCtaIdZ: case Special::kClusterIdZ: return cta.id.z;
+        case Special::kNctaIdX: case Special::kNclusterIdX: return grid.x;
+        case Special::kNctaIdY: case Special::kNclusterIdY: return grid.y;
+        case Special::kNctaIdZ: case Special::kNclusterIdZ: return grid.z;
+        case Special::kSmId: return cta.linear % static_cast<uint64_t>(std::max(device.multiprocessors, 1));
+        case Special::kNsmId: return static_cast<uint64_t>(std::max(device.multiprocessors, 1));
+        case Special::kGridId: return 1;
+        case Special::kIsExplicitCluster: return cta.program->explicit_cluster ? 1 : 0;
+        case Special::kClusterCtaIdX: case Special::kClusterCtaIdY: case Special::kClusterCtaIdZ: return 0;
+        case Special::kClusterNctaIdX: case Special::kClusterNctaIdY: case Special::kClusterNctaIdZ: return 1;
+        case Special::kClusterCtaRank: return 0;
+        case Special::kClusterNctaRank: return 1;
+        case Special::kLanemaskEq: return 1u << lane;
+        case Special::kLanemaskLe: return (2ull << lane) - 1;
+        case Special::kLanemaskLt: return (1ull << lane) - 1;
+        case Special::kLanemaskGe: return static_cast<uint32_t>(~((1ull << lane) - 1));
+        case Special::kLanemaskGt: return static_cast<uint32_t>(~((2ull << lane) - 1));
+        case Special::kTotalSmemSize: case Special::kAggrSmemSize: return cta.shared_bytes - kSharedBase;
+        case Special::kDynamicSmemSize: return cta.launch->dynamic_shared_bytes;
+        case Special::kReservedSmemOffsetBegin: return 0;
+        case Special::kReservedSmemOffsetEnd: case Special::kReservedSmemOffsetCap: return kSharedBase;
+        case Special::kCurrentGraphExec: case Special::kZero: return 0;
+    }
+    return 0;
+}
+
+void fill(std::vector<uint8_t>& bytes, uint64_t pattern) {
+    size_t i = 0;
+    for (; i + 8 <= bytes.size(); i += 8) std::memcpy(bytes.data() + i, &pattern, 8);
+    for (; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(pattern >> 8 * (i & 7));
+}
+
+void set_delay(Cta& cta, AsyncOp& op) {
+    op.serial = cta.serial++;
+    if (!cta.adversarial) {
+        op.due = cta.time;
+        return;
+    }
+    switch (cta.random.below(8)) {
+        case 0: case 1: op.due = cta.time; break;
+        case 2: case 3: op.due = cta.time + cta.random.below(64); break;
+        case 4: case 5: op.due = cta.time + cta.random.below(1024); break;
+        case 6: op.due = cta.time + cta.random.below(16384); break;
+        default: op.due = kNever; break;
+    }
+}
+
+void wake_warp(Warp& warp, bool converging_only) {
+    for (auto& f : warp.fragments)
+        if (f.wait == Wait::kConverge || (!converging_only && f.wait == Wait::kMembers)) f.wait = Wait::kNone;
+}
+
+}  // namespace
+
+void fault(RunStatus status, int lane, const std::string& what) { throw Fault{status, what, lane}; }
+
+bool block(Exec& x, uint32_t mask, Wait wait) {
+    if (wait != Wait::kBarrier) {   // it will be executed again: count it once
+        --x.worker->warp_counts[x.pc];
+        x.worker->lane_counts[x.pc] -= lane_count(mask);
+    }
+    Fragment& f = x.frag();
+    f.pc = x.pc;
+    f.wait = wait;
+    f.wait_epoch = x.cta->epoch;
+    if (mask != f.mask) {
+        Fragment rest = f;
+        rest.mask &= ~mask;
+        rest.pc = x.pc + 1;
+        rest.wait = Wait::kNone;
+        f.mask = mask;
+        x.warp->fragments.push_back(rest);
+    }
+    x.flow = Flow::kResched;
+    return false;
+}
+
+// Takes in fragments that wait for the same reason at the same place. Only for a fragment that is wholly in mask.
+static void absorb(Exec& x, Wait wait) {
+    auto& fragments = x.warp->fragments;
+    const uint32_t stack = x.frag().stack;
+    for (uint32_t i = 0; i < fragments.size();) {
+        if (i == x.fragment || fragments[i].wait != wait || fragments[i].pc != x.pc || fragments[i].stack != stack) {
+            ++i;
+            continue;
+        }
+        fragments[x.fragment].mask |= fragments[i].mask;
+        const uint32_t last = static_cast<uint32_t>(fragments.size()) - 1;
+        if (x.fragment == last) x.fragment = i;   // the last one moves into the hole
+        fragments[i] = fragments[last];
+        fragments.pop_back();
+    }
+}
+
+bool converge(Exec& x, uint32_t mask) {
+    if (mask == x.warp->live) return true;
+    if (mask != x.frag().mask) {
+        fault(RunStatus::kIllegalInstruction, -1, "an .aligned instruction is executed by only part of the warp: its predicate differs between lanes");
+    }
+    absorb(x, Wait::kConverge);
+    Fragment& f = x.frag();
+    if (f.mask == x.warp->live) {   // run it again with all lanes
+        f.pc = x.pc;
+        f.wait = Wait::kNone;
+        --x.worker->warp_counts[x.pc];
+        x.worker->lane_counts[x.pc] -= lane_count(mask);
+        x.flow = Flow::kResched;
+        return false;
+    }
+    return block(x, mask == f.mask ? mask : f.mask, Wait::kConverge);
+}
+
+bool gather_members(Exec& x, uint32_t* mask, uint32_t members) {
+    const uint32_t want = members & x.warp->live;
+    if ((*mask & want) == want) return true;
+    if (*mask != x.frag().mask) return block(x, *mask, Wait::kMembers);
+    const uint32_t before = x.frag().mask;
+    absorb(x, Wait::kMembers);
+    Fragment& f = x.frag();
+    if ((f.mask & want) == want) {
+        f.pc = x.pc;
+        f.wait = Wait::kNone;
+        --x.worker->warp_counts[x.pc];
+        x.worker->lane_counts[x.pc] -= lane_count(before);
+        x.flow = Flow::kResched;
+        return false;
+    }
+    const bool result = block(x, f.mask, Wait::kMembers);
+    x.worker->lane_counts[x.pc] += lane_count(x.frag().mask) - lane_count(before);
+    return result;
+}
+
+bool warp_barrier(Exec& x, uint32_t mask, uint32_t members) {
+    const uint32_t want = members & x.warp->live;
+    uint32_t have = mask;
+    for (const auto& f : x.warp->fragments)
+        if (f.wait == Wait::kWarpBarrier && f.wait_id == members) have |= f.mask;
+    if ((have & want) == want) {
+        for (auto& f : x.warp->fragments) {
+            if (f.wait != Wait::kWarpBarrier || f.wait_id != members) continue;
+            f.wait = Wait::kNone;
+            ++f.pc;
+            if (f.pc - 1 != x.pc) ++x.worker->warp_counts[f.pc - 1];
+            x.worker->lane_counts[f.pc - 1] += lane_count(f.mask);
+        }
+        if (x.warp->fragments.size() == 1) return true;
+        x.target = x.pc + 1;   // look again for fragments to merge with
+        x.flow = Flow::kJump;
+        return false;
+    }
+    x.frag().wait_id = members;
+    return block(x, mask, Wait::kWarpBarrier);
+}
+
+bool exit_lanes(Exec& x, uint32_t mask) {
+    Warp& warp = *x.warp;
+    Cta& cta = *x.cta;
+    warp.live &= ~mask;
+    cta.live_threads -= lane_count(mask);
+    Fragment& f = x.frag();
+    f.mask &= ~mask;
+    f.pc = x.pc + 1;
+    if (f.mask == 0) {
+        f = warp.fragments.back();
+        warp.fragments.pop_back();
+    }
+    if (warp.live == 0) --cta.live_warps;
+    wake_warp(warp, false);
+    for (auto& g : warp.fragments) {   // bar.warp.sync does not wait for lanes that have exited
+        if (g.wait != Wait::kWarpBarrier) continue;
+        uint32_t have = 0;
+        for (const auto& h : warp.fragments)
+            if (h.wait == Wait::kWarpBarrier && h.wait_id == g.wait_id) have |= h.mask;
+        if ((have & g.wait_id & warp.live) != (g.wait_id & warp.live)) continue;
+        const uint32_t id = g.wait_id;
+        for (auto& h : warp.fragments) {
+            if (h.wait != Wait::kWarpBarrier || h.wait_id != id) continue;
+            h.wait = Wait::kNone;
+            ++h.pc;
+        }
+    }
+    ++cta.epoch;
+    barrier_check(cta);
+    x.flow = Flow::kResched;
+    return false;
+}
+
+bool barrier_arrive(Exec& x, uint32_t mask, uint32_t id, uint32_t threads, bool aligned, bool wait, uint32_t value) {
+    Cta& cta = *x.cta;
+    if (id >= cta.barriers.size()) fault(RunStatus::kIllegalInstruction, -1, "barrier " + std::to_string(id) + " is outside 0..15");
+    if (threads % kLanes != 0) {
+        fault(RunStatus::kIllegalInstruction, -1, "the thread count " + std::to_string(threads) + " of a barrier is not a multiple of 32");
+    }
+    NamedBarrier& b = cta.barriers[id];
+    if (!b.active) {
+        b.active = true;
+        b.expected = threads;
+        b.arrived = b.count_true = b.count_all = 0;
+    } else if (b.expected != threads) {
+        fault(RunStatus::kIllegalInstruction, -1,
+              "barrier " + std::to_string(id) + " is used with " + std::to_string(threads) + " threads while another warp waits with " +
+                  std::to_string(b.expected) + " (0: all)");
+    }
+    b.arrived += threads != 0 && aligned ? kLanes : lane_count(mask);
+    b.count_all += lane_count(mask);
+    b.count_true += lane_count(mask & value);
+    if (threads != 0 && b.arrived > threads) {
+        fault(RunStatus::kIllegalInstruction, -1,
+              "barrier " + std::to_string(id) + ": " + std::to_string(b.arrived) + " threads arrive, " + std::to_string(threads) + " are expected");
+    }
+    if (wait) {
+        x.frag().wait_id = id;
+        block(x, mask, Wait::kBarrier);
+        barrier_check(cta);
+        return false;
+    }
+    barrier_check(cta);
+    return true;
+}
+
+void barrier_check(Cta& cta) {
+    if (cta.cluster_arrived != 0 && cta.cluster_arrived >= cta.live_threads) {
+        cta.cluster_arrived = 0;
+        ++cta.cluster_generation;
+        ++cta.epoch;
+    }
+    for (uint32_t id = 0; id < cta.barriers.size(); ++id) {
+        NamedBarrier& b = cta.barriers[id];
+        if (!b.active || b.arrived < (b.expected != 0 ? b.expected : cta.live_threads)) continue;
+        if (cta.live_threads == 0) continue;
+        b.active = false;
+        ++b.generation;
+        ++cta.epoch;
+        for (auto& warp : cta.warps) {
+            for (auto& f : warp.fragments) {
+                if (f.wait != Wait::kBarrier || f.wait_id != id) continue;
+                const Insn& in = cta.program->code[f.pc];
+                if (in.list_count != 0) {   // bar.red: [0] operation (0 popc, 1 and, 2 or), [1] destination
+                    const uint32_t* list = cta.program->lists.data() + in.list;
+                    uint8_t* place = warp.registers + list[1];
+                    if (list[0] == 0) {
+                        for (int lane = 0; lane < kLanes; ++lane)
+                            if (f.mask >> lane & 1) reinterpret_cast<uint32_t*>(place)[lane] = b.count_true;
+                    } else {
+                        const bool result = list[0] == 1 ? b.count_true == b.count_all : b.count_true != 0;
+                        uint32_t* p = reinterpret_cast<uint32_t*>(place);
+                        *p = result ? *p | f.mask : *p & ~f.mask;
+                    }
+                }
+                f.wait = Wait::kNone;
+                ++f.pc;
+            }
+        }
+    }
+}
+
+AsyncOp& queue_unordered(Exec& x, AsyncKind kind, int lane) {
+    AsyncOp& op = x.cta->unordered.emplace_back();
+    op.kind = kind;
+    op.pc = x.pc;
+    op.warp = x.warp->index;
+    op.lane = lane;
+    op.mask = 1u << lane;
+    set_delay(*x.cta, op);
+    return op;
+}
+
+AsyncOp& queue_tensor(Exec& x, AsyncKind kind, int lane) {
+    AsyncOp& op = x.cta->tensor_queue.emplace_back();
+    op.kind = kind;
+    op.pc = x.pc;
+    op.warp = x.warp->index;
+    op.lane = lane;
+    op.mask = 1u << lane;
+    set_delay(*x.cta, op);
+    return op;
+}
+
+bool async_done(const Cta& cta, uint32_t warp, uint32_t lanes, AsyncKind first, AsyncKind last, const uint32_t* below_group,
+                bool read_only) {
+    for (const auto& op : cta.unordered) {
+        if (op.warp != warp || !(op.mask & lanes) || op.kind < first || op.kind > last || !op.grouped) continue;
+        if (read_only && op.read_done) continue;
+        if (op.group < below_group[op.lane]) return false;
+    }
+    return true;
+}
+
+// ---- the CTA ----
+
+void Worker::set_up_exec(Warp& warp) {
+    exec.base[0] = warp.registers;
+    exec.warp = &warp;
+}
+
+void Worker::start_cta(uint64_t linear) {
+    const Program& p = *program;
+    const Launch& l = *launch;
+    cta.worker = this;
+    cta.program = program;
+    cta.launch = launch;
+    cta.linear = linear;
+    cta.id = {static_cast<uint32_t>(linear % l.grid.x), static_cast<uint32_t>(linear / l.grid.x % l.grid.y),
+              static_cast<uint32_t>(linear / l.grid.x / l.grid.y)};
+    cta.adversarial = device->seed != 0;
+    cta.random.state = mix(mix(device->seed) + linear) | 1;
+    // Seed 0 leaves NaNs of every format; other seeds leave noise that can never look like an mbarrier object.
+    const uint64_t poison = cta.adversarial ? cta.random.next() | 0x8080808080808080ull : ~0ull;
+
+    const uint32_t dynamic_base = (kSharedBase + p.static_shared_bytes + 1023) / 1024 * 1024;
+    cta.shared_bytes = l.dynamic_shared_bytes != 0 ? dynamic_base + l.dynamic_shared_bytes : kSharedBase + p.static_shared_bytes;
+    cta.shared.resize(cta.shared_bytes);
+    fill(cta.shared, poison);
+    cta.threads = l.block.x * l.block.y * l.block.z;
+    const uint32_t warps = (cta.threads + kLanes - 1) / kLanes;
+    cta.register_file.resize(static_cast<size_t>(warps) * p.register_bytes + 64);
+    fill(cta.register_file, poison);
+    cta.local_memory.resize(static_cast<size_t>(warps) * kLanes * p.local_bytes);
+    fill(cta.local_memory, poison);
+    cta.warps.resize(warps);
+    cta.live_threads = cta.threads;
+    cta.live_warps = warps;
+    cta.barriers = {};
+    cta.cluster_arrived = cta.cluster_generation = 0;
+    cta.tmem.reset();
+    cta.tmem_allocated_columns = 0;
+    cta.unordered.clear();
+    cta.tensor_queue.clear();
+    cta.tensor_head = 0;
+    cta.time = cta.epoch = cta.serial = 0;
+    cta.hopeless = cta.current_warp = 0;
+
+    uint8_t* registers = cta.register_file.data();
+    registers += (64 - reinterpret_cast<uintptr_t>(registers) % 64) % 64;
+    for (uint32_t w = 0; w < warps; ++w) {
+        Warp& warp = cta.warps[w];
+        const uint32_t in_warp = std::min<uint32_t>(kLanes, cta.threads - w * kLanes);
+        warp = Warp();
+        warp.index = w;
+        warp.live = in_warp == kLanes ? kFullMask : (1u << in_warp) - 1;
+        warp.registers = registers + static_cast<size_t>(w) * p.register_bytes;
+        warp.local = cta.local_memory.data() + static_cast<size_t>(w) * kLanes * p.local_bytes;
+        warp.fragments.reserve(4);
+        warp.fragments.emplace_back();
+        warp.fragments[0].mask = warp.live;
+        warp.frames.push_back({0, 0});
+        for (const auto& s : p.specials) {
+            if (s.special == Special::kIsExplicitCluster) {
+                const uint32_t value = p.explicit_cluster ? kFullMask : 0;
+                std::memcpy(warp.registers + s.slot, &value, 4);
+                continue;
+            }
+            for (uint32_t lane = 0; lane < kLanes; ++lane) {
+                const uint64_t value = special_value(s.special, cta, w, lane, *device);
+                if (s.wide) std::memcpy(warp.registers + s.slot + lane * 8, &value, 8);
+                else std::memcpy(warp.registers + s.slot + lane * 4, &value, 4);
+            }
+        }
+    }
+    exec.base[1] = const_cast<uint8_t*>(p.constants.data());
+    exec.cta = &cta;
+    exec.program = program;
+    exec.lists = p.lists.data();
+    exec.memory = memory;
+    exec.device = device;
+    exec.worker = this;
+}
+
+bool Worker::warp_ready(const Warp& warp) const {
+    for (const auto& f : warp.fragments)
+        if (ready(f, cta)) return true;
+    return false;
+}
+
+int Worker::pick_warp() {
+    const uint32_t n = static_cast<uint32_t>(cta.warps.size());
+    const uint32_t start = cta.adversarial ? cta.random.below(n) : cta.current_warp;
+    for (uint32_t i = 0; i < n; ++i) {
+        const uint32_t w = start + i < n ? start + i : start + i - n;
+        if (warp_ready(cta.warps[w])) return static_cast<int>(w);
+    }
+    return -1;
+}
+
+// The ready fragment with the lowest pc that has not yielded, merged with the others at its pc. *limit: the pc where
+// another ready fragment stands.
+int Worker::pick_fragment(Warp& warp, uint32_t* limit) {
+    auto& fragments = warp.fragments;
+    *limit = UINT32_MAX;
+    if (fragments.size() == 1) {
+        fragments[0].yielded = false;
+        return ready(fragments[0], cta) ? 0 : -1;
+    }
+    for (int round = 0; round < 2; ++round) {
+        int best = -1;
+        for (size_t i = 0; i < fragments.size(); ++i) {
+            if (!ready(fragments[i], cta) || fragments[i].yielded) continue;
+            if (best < 0 || fragments[i].pc < fragments[best].pc) best = static_cast<int>(i);
+        }
+        if (best < 0) {
+            for (auto& f : fragments) f.yielded = false;
+            continue;
+        }
+        for (size_t i = 0; i < fragments.size();) {
+            Fragment& f = fragments[i];
+            if (static_cast<int>(i) == best || f.pc != fragments[best].pc || f.stack != fragments[best].stack || !ready(f, cta)) {
+                ++i;
+                continue;
+            }
+            fragments[best].mask |= f.mask;
+            if (best == static_cast<int>(fragments.size()) - 1) best = static_cast<int>(i);
+            f = fragments.back();
+            fragments.pop_back();
+        }
+        for (size_t i = 0; i < fragments.size(); ++i) {
+            const Fragment& f = fragments[i];
+            if (static_cast<int>(i) != best && f.pc > fragments[best].pc && !f.yielded && ready(f, cta)) *limit = std::min(*limit, f.pc);
+        }
+        return best;
+    }
+    return -1;
+}
+
+uint32_t Worker::run_warp(Warp& warp, uint32_t budget) {
+    const Insn* code = program->code.data();
+    uint32_t executed = 0;
+    set_up_exec(warp);
+    while (executed < budget) {
+        uint32_t limit;
+        const int picked = pick_fragment(warp, &limit);
+        if (picked < 0) break;
+        exec.fragment = static_cast<uint32_t>(picked);
+        Fragment& start = warp.fragments[picked];
+        start.wait = Wait::kNone;
+        const bool alone = warp.fragments.size() == 1;
+        uint32_t pc = start.pc;
+        const uint32_t mask = start.mask;
+        bool stored = false, yielded = false;
+        do {
+            const Insn& in = code[pc];
+            const uint32_t m = mask & (*exec.at<uint32_t>(in.guard) ^ in.guard_flip);
+            ++executed;
+            if (m != 0) {
+                ++warp_counts[pc];
+                lane_counts[pc] += lane_count(m);
+                exec.pc = pc;
+                if (!in.handler(exec, in, m)) [[unlikely]] {
+                    if (exec.flow == Flow::kResched) {
+                        stored = true;
+                        break;
+                    }
+                    if (exec.flow == Flow::kYield) {
+                        warp.fragments[exec.fragment].pc = pc + 1;
+                        warp.fragments[exec.fragment].yielded = true;
+                        stored = yielded = true;
+                        break;
+                    }
+                    const bool backward = exec.target <= pc;
+                    pc = exec.target;
+                    if (alone) continue;
+                    Fragment& f = warp.fragments[exec.fragment];
+                    f.pc = pc;
+                    if (backward && ++f.spins >= kSpinsBeforeYield) {
+                        f.spins = 0;
+                        f.yielded = true;
+                    }
+                    stored = true;
+                    break;
+                }
+            }
+            ++pc;
+        } while (executed < budget && pc < limit);
+        if (!stored) warp.fragments[exec.fragment].pc = pc;
+        if (yielded) break;
+    }
+    return executed;
+}
+
+void Worker::run_completion(AsyncOp& op) {
+    set_up_exec(cta.warps[op.warp]);
+    exec.pc = op.pc;
+    complete(exec, op);
+}
+
+void Worker::drain_async(bool stuck) {
+    // Completions may queue nothing, but they change epoch.
+    if (!cta.adversarial) {
+        std::vector<AsyncOp> batch;
+        batch.swap(cta.unordered);
+        for (AsyncOp& op : batch) {
+            run_completion(op);
+            ++cta.epoch;
+        }
+        while (cta.tensor_head < cta.tensor_queue.size()) {
+            AsyncOp op = std::move(cta.tensor_queue[cta.tensor_head++]);
+            run_completion(op);
+            ++cta.epoch;
+        }
+        cta.tensor_queue.clear();
+        cta.tensor_head = 0;
+        return;
+    }
+    auto finish_unordered = [this](size_t i) {
+        AsyncOp op = std::move(cta.unordered[i]);
+        if (i + 1 != cta.unordered.size()) cta.unordered[i] = std::move(cta.unordered.back());
+        cta.unordered.pop_back();
+        run_completion(op);
+        ++cta.epoch;
+    };
+    auto finish_tensor = [this] {
+        AsyncOp op = std::move(cta.tensor_queue[cta.tensor_head++]);
+        if (cta.tensor_head == cta.tensor_queue.size()) {
+            cta.tensor_queue.clear();
+            cta.tensor_head = 0;
+        }
+        run_completion(op);
+        ++cta.epoch;
+    };
+    bool any = false;
+    while (true) {
+        uint32_t due = 0;
+        size_t chosen = 0;
+        for (size_t i = 0; i < cta.unordered.size(); ++i)
+            if (cta.unordered[i].due <= cta.time && cta.random.below(++due) == 0) chosen = i;
+        const bool tensor_due = cta.tensor_head < cta.tensor_queue.size() && cta.tensor_queue[cta.tensor_head].due <= cta.time;
+        if (due == 0 && !tensor_due) break;
+        any = true;
+        if (tensor_due && (due == 0 || cta.random.below(2) == 0)) finish_tensor();
+        else finish_unordered(chosen);
+    }
+    if (!any && stuck) {
+        const bool tensor = cta.tensor_head < cta.tensor_queue.size();
+        const uint32_t n = static_cast<uint32_t>(cta.unordered.size()) + (tensor ? 1 : 0);
+        if (n == 0) return;
+        const uint32_t pick = cta.random.below(n);
+        if (pick < cta.unordered.size()) finish_unordered(pick);
+        else finish_tensor();
+    }
+}
+
+bool Worker::force_pollers() {
+    if (++cta.hopeless > kHopelessRounds) return false;
+    bool any = false;
+    for (auto& warp : cta.warps) {
+        for (auto& f : warp.fragments) {
+            if (f.wait != Wait::kMbarrier) continue;
+            f.forced = true;
+            f.wait = Wait::kNone;
+            any = true;
+        }
+    }
+    return any;
+}
+
+void Worker::report_deadlock() {
+    std::string text;
+    bool aligned = true;
+    int shown = 0;
+    for (const auto& warp : cta.warps) {
+        for (const auto& f : warp.fragments) {
+            const InsnInfo& info = program->info[f.pc];
+            if (f.wait != Wait::kConverge && f.wait != Wait::kMembers) aligned = false;
+            if (++shown > 16) continue;
+            text += "; warp " + std::to_string(warp.index) + " lanes 0x";
+            char hex[16];
+            std::snprintf(hex, sizeof hex, "%08x", f.mask);
+            text += hex;
+            text += " at line " + std::to_string(info.line) + " `" + info.text + "`";
+            switch (f.wait) {
+                case Wait::kConverge: text += " for the other lanes of the warp (.aligned)"; break;
+                case Wait::kMembers:
+                case Wait::kWarpBarrier: text += " for the lanes of its membermask"; break;
+                case Wait::kBarrier: {
+                    const NamedBarrier& b = cta.barriers[f.wait_id];
+                    text += " for barrier " + std::to_string(f.wait_id) + " (" + std::to_string(b.arrived) + " of " +
+                            std::to_string(b.expected != 0 ? b.expected : cta.live_threads) + " threads arrived)";
+                    break;
+                }
+                case Wait::kMbarrier: {
+                    std::snprintf(hex, sizeof hex, "0x%x", f.wait_address);
+                    text += std::string(" for mbarrier ") + hex + " to complete phase " + std::to_string(f.wait_phase);
+                    if (f.wait_address + 8 <= cta.shared_bytes) {
+                        uint64_t word;
+                        std::memcpy(&word, cta.shared.data() + f.wait_address, 8);
+                        const MbarrierState s = mbarrier_unpack(word);
+                        if (s.valid) {
+                            text += " (now phase parity " + std::to_string(s.phase & 1) + ", pending arrivals " +
+                                    std::to_string(s.pending) + " of " + std::to_string(s.expected) + ", tx-count " + std::to_string(s.tx) + ")";
+                        } else {
+                            text += " (not a valid mbarrier object)";
+                        }
+                    }
+                    break;
+                }
+                case Wait::kAsync: text += " for its asynchronous operations"; break;
+                case Wait::kTmem: text += " for Tensor Memory columns"; break;
+                case Wait::kNone: text += " (spins)"; break;
+            }
+        }
+    }
+    if (shown > 16) text += "; and " + std::to_string(shown - 16) + " more";
+    exec.warp = nullptr;
+    if (aligned) fault(RunStatus::kIllegalInstruction, -1, "a diverged warp waits for itself" + text);
+    fault(RunStatus::kDeadlock, -1, "deadlock: nothing can run" + text);
+}
+
+void Worker::finish_cta() {
+    bool only_commits = true;
+    const AsyncOp* pending = nullptr;
+    for (size_t i = cta.tensor_head; i < cta.tensor_queue.size(); ++i) {
+        if (cta.tensor_queue[i].kind == AsyncKind::kCommit) continue;
+        only_commits = false;
+        pending = &cta.tensor_queue[i];
+    }
+    for (const auto& op : cta.unordered) {
+        if (op.kind == AsyncKind::kCopy || op.kind == AsyncKind::kCopyArrive) continue;
+        only_commits = false;
+        pending = &op;
+    }
+    exec.warp = nullptr;
+    if (!only_commits) {
+        exec.pc = pending->pc;
+        fault(RunStatus::kInternal, -1, "the CTA exits while this asynchronous operation is in flight");
+    }
+    // Copies and arrivals whose data nobody reads any more end with the CTA.
+    cta.unordered.clear();
+    cta.tensor_queue.clear();
+    if (cta.tmem && cta.tmem->allocated_columns() != 0) {
+        fault(RunStatus::kInternal, -1,
+              "the CTA exits with " + std::to_string(cta.tmem->allocated_columns()) + " columns of Tensor Memory allocated");
+    }
+}
+
+void Worker::run_cta(uint64_t linear) {
+    start_cta(linear);
+    while (cta.live_warps != 0) {
+        const int w = pick_warp();
+        if (w < 0) {
+            const uint64_t before = cta.epoch;
+            if (cta.async_pending()) {
+                drain_async(true);
+                if (cta.epoch != before) cta.hopeless = 0;
+                continue;
+            }
+            if (!force_pollers()) report_deadlock();
+            continue;
+        }
+        const uint64_t epoch = cta.epoch;
+        cta.current_warp = static_cast<uint32_t>(w);
+        uint32_t quantum = kPlainQuantum;
+        if (cta.adversarial) quantum = cta.random.below(8) == 0 ? 1 + cta.random.below(2048) : 1 + cta.random.below(48);
+        cta.time += std::max(1u, run_warp(cta.warps[w], quantum));
+        if (!cta.adversarial && cta.warps[w].fragments.size() <= 1) {
+            cta.current_warp = static_cast<uint32_t>(w) + 1 < cta.warps.size() ? static_cast<uint32_t>(w) + 1 : 0;
+        }
+        drain_async(false);
+        if (cta.epoch != epoch) cta.hopeless = 0;
+        if (cta.time > max_instructions) {
+            fault(RunStatus::kDeadlock, -1, "the CTA ran " + std::to_string(cta.time) + " warp instructions (PTXEMU_MAX_INSTRUCTIONS)");
+        }
+        if (stop->load(std::memory_order_relaxed)) return;
+    }
+    finish_cta();
+}
+
+std::string Worker::fault_text(const Fault& f) const {
+    std::string text = "kernel " + program->name;
+    if (exec.pc < program->info.size()) {
+        const InsnInfo& info = program->info[exec.pc];
+        if (!program->function_of[exec.pc].empty()) text += ", function " + program->function_of[exec.pc];
+        text += ", PTX line " + std::to_string(info.line) + " `" + info.text + "`";
+        if (info.source_line != 0 && info.source_file > 0 && static_cast<size_t>(info.source_file) < program->source_files.size()) {
+            text += " (" + program->source_files[info.source_file] + ":" + std::to_string(info.source_line) + ")";
+        }
+    }
+    text += ", CTA " + coordinates(cta.id);
+    if (exec.warp) text += ", warp " + std::to_string(exec.warp->index);
+    if (f.lane >= 0) text += ", lane " + std::to_string(f.lane);
+    return text + ": " + f.what;
+}
+
+}  // namespace ptxemu

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Run-time state: a CTA with its warps, fragments, named barriers and asynchronous work, and what a handler sees of it.
+//
+// A warp is a set of fragments (pc, lanes). The lowest pc runs first, so that fragments reconverge; one that spins
+// yields to the others. A fragment that must wait is blocked and its instruction is executed again after the next event
+// that could have changed the outcome (Cta::epoch), except at named barriers, which release their waiters themselves.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine.h"
+#include "mbarrier.h"
+#include "program.h"
+#include "tensor_core.h"
+#include "tensor_map.h"
+
+namespace ptxemu {
+
+// xorshift64*: one per CTA, so that a seed gives the same schedule whatever the number of host threads.
+struct Random {
+    uint64_t state = 1;
+    uint64_t next() {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        return state * 0x2545F4914F6CDD1Dull;
+    }
+    uint32_t below(uint32_t n) { return static_cast<uint32_t>((next() >> 32) * n >> 32); }
+};
+
+// Ends a launch. what is completed with kernel, line, CTA, warp and lane where it is caught.
+struct Fault {
+    RunStatus status;
+    std::string what;
+    int lane;        // -1: the warp
+};
+
+enum class Wait : uint8_t {
+    kNone,         // ready
+    kConverge,     // .aligned: all live lanes of the warp
+    kMembers,      // *.sync: the lanes of membermask
+    kWarpBarrier,  // bar.warp.sync: the lanes of membermask, at any pc
+    kBarrier,      // a named barrier (Fragment::wait_id)
+    kMbarrier,     // mbarrier.try_wait at wait_address
+    kAsync,        // wait_group, tcgen05.wait: the thread's own asynchronous work
+    kTmem          // tcgen05.alloc: columns
+};
+
+struct Fragment {
+    uint32_t pc = 0;
+    uint32_t mask = 0;
+    uint32_t stack = 0;          // Warp::frames index, 0: the entry function
+    Wait wait = Wait::kNone;
+    bool yielded = false;        // spun: runs again after the other fragments of its warp
+    bool forced = false;         // the next try_wait returns what it sees instead of waiting
+    uint32_t spins = 0;
+    uint32_t wait_id = 0;        // barrier number, membermask
+    uint32_t wait_address = 0, wait_phase = 0;
+    uint64_t wait_epoch = 0;
+};
+
+struct Frame { uint32_t parent, return_pc; };
+
+struct Warp {
+    uint32_t index = 0;                // in the CTA
+    uint32_t live = 0;                 // lanes that have not exited
+    uint8_t* registers = nullptr;
+    uint8_t* local = nullptr;          // [32][local_bytes]
+    std::vector<Fragment> fragments;
+    std::vector<Frame> frames;         // interned return stacks; [0] unused
+    uint32_t dynamic_clock = 0;
+    uint32_t pending_async = 0;        // AsyncOps of this warp that wait_group or tcgen05.wait can wait for
+    Allocation cached;                 // the last global allocation accessed
+    std::array<uint32_t, kLanes> bulk_group{}, copy_group{}, wgmma_group{};   // number of the open group per lane
+    std::array<uint32_t, kLanes> cluster_generation{};                        // of the lane's last barrier.cluster.arrive
+};
+
+// wait_group's view of a thread: groups are numbered from 0 in commit order.
+enum class AsyncKind : uint8_t {
+    kTensorLoad, kTensorStore, kTensorReduce, kBulkLoad, kBulkStore, kBulkReduce, kBulkSharedCopy, kCopy, kCopyArrive,
+    kMma, kCommit, kTmemLoad, kTmemStore, kTmemCopy, kWgmma
+};
+
+struct AsyncOp {
+    AsyncKind kind = AsyncKind::kCopy;
+    uint64_t due = 0;                 // Cta::time; not before
+    uint64_t serial = 0;
+    uint32_t pc = 0, warp = 0;
+    uint32_t mask = 0;                // lanes (one for most)
+    int lane = 0;
+    uint32_t group = 0;               // of the issuing thread
+    bool grouped = false;             // completion by group, else by mbarrier
+    bool read_done = false;
+    uint32_t shared = 0, mbarrier = 0, bytes = 0;
+    uint64_t global = 0;
+    uint32_t source_bytes = 0;
+    int32_t coords[5] = {};
+    std::shared_ptr<TensorMapArgs> map;
+    uint64_t descriptor_a = 0, descriptor_b = 0;
+    uint32_t instr_descriptor = 0, tmem = 0, tmem_a = 0;
+    bool accumulate = false, a_in_tmem = false;
+    uint32_t mma_kind = 0, cta_group = 1;
+    uint32_t scale_d = 0;
+    std::array<uint32_t, 8> disable{};
+    std::vector<uint32_t> payload;    // registers captured at issue, or destination slots
+};
+
+struct NamedBarrier {
+    uint32_t expected = 0;      // threads; 0: all of the CTA
+    uint32_t arrived = 0;
+    bool active = false;
+    uint32_t count_true = 0, count_all = 0;   // bar.red
+    uint64_t generation = 0;
+};
+
+struct Worker;
+
+struct Cta {
+    Worker* worker = nullptr;
+    const Program* program = nullptr;
+    const Launch* launch = nullptr;
+    Dim3 id;
+    uint64_t linear = 0;
+    std::vector<uint8_t> shared;       // the window from address 0
+    uint32_t shared_bytes = 0;         // end of the window
+    std::vector<uint8_t> register_file, local_memory;
+    std::vector<Warp> warps;
+    uint32_t threads = 0, live_threads = 0, live_warps = 0;
+    std::array<NamedBarrier, 16> barriers;
+    uint32_t cluster_arrived = 0, cluster_generation = 0;   // barrier.cluster of a cluster of one CTA
+    std::unique_ptr<Tmem> tmem;
+    uint32_t tmem_allocated_columns = 0;
+    std::vector<AsyncOp> unordered;    // any order
+    std::vector<AsyncOp> tensor_queue; // tcgen05 mma, cp and commit: in issue order
+    size_t tensor_head = 0;
+    Random random;
+    bool adversarial = false;
+    uint64_t time = 0;                 // warp instructions executed
+    uint64_t epoch = 0;                // grows with every event that can end a wait
+    uint64_t serial = 0;
+    uint32_t hopeless = 0;             // rounds of forced try_waits without any event
+    uint32_t current_warp = 0;
+
+    bool async_pending() const { return !unordered.empty() || tensor_head < tensor_queue.size(); }
+};
+
+enum class Flow : uint8_t {
+    kJump,      // Exec::target
+    kYield,     // go on with the next instruction, but let others run first
+    kResched    // fragments changed; the handler stored their pcs
+};
+
+// What a handler sees. One per host thread, set up for the warp that runs.
+struct Exec {
+    uint8_t* base[2] = {nullptr, nullptr};   // registers of the warp, constants of the program
+    Warp* warp = nullptr;
+    Cta* cta = nullptr;
+    uint32_t fragment = 0;     // index into warp->fragments
+    uint32_t pc = 0;
+    uint32_t target = 0;
+    Flow flow = Flow::kResched;
+    const Program* program = nullptr;
+    const uint32_t* lists = nullptr;
+    GlobalMemory* memory = nullptr;
+    const DeviceConfig* device = nullptr;
+    Worker* worker = nullptr;
+    uint64_t tma_bytes_loaded = 0, mma_operations = 0;
+
+    template <class T>
+    [[gnu::always_inline]] T* at(uint32_t slot) const {
+        return reinterpret_cast<T*>(base[slot >> 31] + (slot & ~kConstantSlot));
+    }
+    [[gnu::always_inline]] uint32_t predicate(const Insn& in, int i) const {
+        const uint32_t value = *at<uint32_t>(in.slot[i]);
+        return (in.flags >> (kNegateShift + i)) & 1 ? ~value : value;
+    }
+    [[gnu::always_inline]] void set_predicate(uint32_t slot, uint32_t value, uint32_t mask) const {
+        uint32_t* p = at<uint32_t>(slot);
+        *p = (*p & ~mask) | (value & mask);
+    }
+    Fragment& frag() const { return warp->fragments[fragment]; }
+};
+
+[[noreturn]] void fault(RunStatus status, int lane, const std::string& what);
+
+// ---- scheduling services of handlers (scheduler.cpp) ----
+
+// Blocks the lanes in mask at this instruction; the fragment's other lanes go on. Returns false (for the handler).
+bool block(Exec& x, uint32_t mask, Wait wait);
+// .aligned: true when every live lane of the warp is here. false: blocked.
+bool converge(Exec& x, uint32_t mask);
+// *.sync: true when all live lanes of members are in mask, which grows by those that waited here.
+bool gather_members(Exec& x, uint32_t* mask, uint32_t members);
+// Lanes leave: exit.
+bool exit_lanes(Exec& x, uint32_t mask);
+bool warp_barrier(Exec& x, uint32_t mask, uint32_t members);
+// Named barrier. sync: wait; reduction slot: predicate or register written at completion.
+bool barrier_arrive(Exec& x, uint32_t mask, uint32_t id, uint32_t threads, bool aligned, bool wait, uint32_t value);
+// Releases named barriers whose count is reached by arrivals or exits.
+void barrier_check(Cta& cta);
+// Queue an asynchronous operation: due, serial and owner are filled in here.
+AsyncOp& queue_unordered(Exec& x, AsyncKind kind, int lane);
+AsyncOp& queue_tensor(Exec& x, AsyncKind kind, int lane);
+bool async_done(const Cta& cta, uint32_t warp, uint32_t lanes, AsyncKind first, AsyncKind last, const uint32_t* below_group,
+                bool read_only);
+// Completes one operation, for the warp that issued it: exec_bulk.cpp; those of the tensor core and of Tensor Memory
+// in exec_tcgen05.cpp.
+void complete(Exec& x, AsyncOp& op);
+void complete_tensor(Exec& x, AsyncOp& op);
+// tcgen05.ld and st of the warp that are still in flight.
+void finish_tmem_accesses(Exec& x, AsyncKind kind);
+
+// Address helpers (exec_memory.cpp). Each faults with the lane and address.
+uint8_t* shared_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uint32_t align);
+uint8_t* global_at(Exec& x, int lane, uint64_t address, uint64_t bytes, uint32_t align, bool write);
+uint8_t* generic_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uint32_t align, bool write);
+// Shared address out of a generic or shared operand.
+uint32_t shared_address(Exec& x, int lane, uint64_t address, const char* what);
+uint64_t* mbarrier_at(Exec& x, int lane, uint64_t address);
+// One lane's address operand: slot i of in plus in.imm.
+uint64_t lane_address(const Exec& x, const Insn& in, int i, int lane);
+// The same for instructions with several addresses: Decoder::list_memory's entry at lists[at].
+uint64_t listed_address(const Exec& x, uint32_t at, int lane);
+// Arrives on / completes bytes of the mbarrier at a shared address; faults on misuse, wakes waiters.
+void mbarrier_arrive_at(Exec& x, int lane, uint32_t address);
+void mbarrier_complete_at(Exec& x, int lane, uint32_t address, uint32_t bytes);
+
+}  // namespace ptxemu
