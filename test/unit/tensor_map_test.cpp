@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The argument rules of cuTensorMapEncodeTiled, each at its limit and one step past it. Source of the expectations: the
-// CUDA 13.0 driver API reference.
+// CUDA 13.0 driver API reference; lines marked H200: what driver 13.0 answered there.
 #include "tools/ptxemu/tensor_map.h"
 
 #include <cstring>
@@ -93,6 +93,9 @@ TEST_CASE("tensor map arguments at their limits", "[tensor_map]") {
     }
     SECTION("address") {
         CHECK(accepts(pages(), [](A& a) { a.address += 16; }));
+        CHECK(accepts(pages(), [](A& a) { a.address = 0; }));                    // H200
+        CHECK(accepts(pages(), [](A& a) { a.address = 1ull << 56; }));           // H200
+        CHECK_FALSE(accepts(pages(), [](A& a) { a.address = 1ull << 57; }));     // H200
         for (int off : {1, 8, 15}) CHECK_FALSE(accepts(pages(), [&](A& a) { a.address += off; }));
         CHECK(accepts(interleaved(2), [](A&) {}));
         CHECK_FALSE(accepts(interleaved(2), [](A& a) { a.address += 16; }));
@@ -113,6 +116,8 @@ TEST_CASE("tensor map arguments at their limits", "[tensor_map]") {
         CHECK(accepts(interleaved(1), [](A& a) { a.strides[1] = 8464; }));
         CHECK_FALSE(accepts(interleaved(2), [](A& a) { a.strides[1] = 8464; }));
         CHECK(accepts(pages(), [](A& a) { a.rank = 1, a.strides[0] = 7; }));     // rank 1 has none
+        CHECK(accepts(pages(), [](A& a) { a.strides[0] = 0, a.strides[1] = 0; }));               // H200
+        CHECK(accepts(pages(), [](A& a) { a.strides[0] = 64; }));                // H200: rows may overlap
     }
     SECTION("box") {
         CHECK_FALSE(accepts(pages(), [](A& a) { a.box[1] = 0; }));
@@ -128,13 +133,21 @@ TEST_CASE("tensor map arguments at their limits", "[tensor_map]") {
         CHECK(accepts(pages(), [](A& a) { a.box[0] = 64, a.swizzle = 2; }));
         CHECK(accepts(pages(), [](A& a) { a.data_type = kF64, a.box[0] = 16; }));
         CHECK_FALSE(accepts(pages(), [](A& a) { a.data_type = kF64, a.box[0] = 18; }));
-        CHECK(accepts(interleaved(1), [](A& a) { a.box[0] = 3; }));   // no multiple of 16 bytes with interleave
+        CHECK_FALSE(accepts(interleaved(1), [](A& a) { a.box[0] = 3; }));        // H200
+        // 228 KB, counting whole element strides in every dimension: H200
+        CHECK(accepts(pages(), [](A& a) { a.box[1] = 152, a.box[2] = 12; }));
+        CHECK_FALSE(accepts(pages(), [](A& a) { a.box[1] = 153, a.box[2] = 12; }));
+        CHECK(accepts(pages(), [](A& a) { a.box[1] = 129, a.element_strides[1] = 4, a.box[2] = 57; }));
+        CHECK_FALSE(accepts(pages(), [](A& a) { a.box[1] = 252, a.element_strides[1] = 4, a.box[2] = 29; }));
+        CHECK(accepts(pages(), [](A& a) { a.box[1] = 74, a.box[2] = 46, a.element_strides[0] = 2; }));
     }
     SECTION("element strides") {
         CHECK_FALSE(accepts(pages(), [](A& a) { a.element_strides[1] = 0; }));
         CHECK(accepts(pages(), [](A& a) { a.element_strides[1] = 8; }));
         CHECK_FALSE(accepts(pages(), [](A& a) { a.element_strides[1] = 9; }));
-        CHECK(accepts(pages(), [](A& a) { a.element_strides[0] = 0; }));         // ignored without interleave
+        for (uint32_t stride : {0u, 9u}) {
+            CHECK_FALSE(accepts(pages(), [&](A& a) { a.element_strides[0] = stride; }));         // H200
+        }
         CHECK_FALSE(accepts(interleaved(1), [](A& a) { a.element_strides[0] = 0; }));
     }
     SECTION("interleave and swizzle") {
@@ -165,6 +178,20 @@ TEST_CASE("tensor map arguments at their limits", "[tensor_map]") {
         CHECK(accepts(pages(), [](A& a) { a.data_type = kU4Align8, a.box[0] = 256; }));
         CHECK_FALSE(accepts(pages(), [](A& a) { a.data_type = kU4Align8, a.box[0] = 16; }));    // 8 bytes
         CHECK_FALSE(accepts(pages(), [](A& a) { a.data_type = kU4Align8, a.dims[0] = 127, a.box[0] = 64; }));
+    }
+    SECTION("compute capability 9.0 has neither packed types nor wide swizzle atoms") {
+        std::string why;
+        TensorMapArgs args = pages();
+        CHECK(tensor_map_check(args, &why, 90));
+        for (uint32_t swizzle : {4u, 5u, 6u}) {                                  // H200
+            args.swizzle = swizzle;
+            CHECK_FALSE(tensor_map_check(args, &why, 90));
+        }
+        args = pages();
+        for (uint32_t type : {13u, 14u, 15u}) {                                  // H200
+            args.data_type = type;
+            CHECK_FALSE(tensor_map_check(args, &why, 90));
+        }
     }
     SECTION("the message names argument, value and limit") {
         TensorMapArgs args = pages();

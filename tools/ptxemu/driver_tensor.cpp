@@ -42,7 +42,7 @@ PTXEMU_API CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMap
         args.l2_promotion = static_cast<uint32_t>(l2_promotion);
         args.oob_fill = static_cast<uint32_t>(oob_fill);
         std::string why;
-        if (!tensor_map_check(args, &why)) fail(CUDA_ERROR_INVALID_VALUE, why);
+        if (!tensor_map_check(args, &why, call.s.config.device.compute_capability)) fail(CUDA_ERROR_INVALID_VALUE, why);
         tensor_map_encode(args, map);
     });
 }

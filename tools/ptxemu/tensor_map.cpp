@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules are those of cuTensorMapEncodeTiled in the CUDA 13.0 driver API reference (cuda.h), one test per sentence.
+// The rules are those of cuTensorMapEncodeTiled in the CUDA 13.0 driver API reference (cuda.h), one test per sentence,
+// and what the driver 13.0 of an H200 refuses beyond them: addresses from 2^57 on, boxes that no shared memory holds, a
+// stride of dimension 0 outside 1..8 (documented as ignored), and less than 16-byte granules with interleave too.
 #include "tensor_map.h"
 
 #include <cstring>
@@ -13,6 +15,8 @@ constexpr uint32_t kFloat16 = 6, kTfloat32Ftz = 12, kU4Align8 = 13, kU4Align16 =
 constexpr uint32_t kInterleaveNone = 0, kInterleave32 = 2;
 constexpr uint32_t kSwizzleNone = 0, kSwizzle32 = 1, kSwizzle64 = 2, kSwizzle128 = 3, kSwizzle128Atom32 = 4,
                    kSwizzle128Atom64 = 6;
+
+constexpr uint64_t kMaxBoxBytes = 233472;          // 228 KB
 
 constexpr char kMagic[8] = {'p', 't', 'x', 'e', 'm', 'u', 'T', '1'};
 constexpr size_t kMapBytes = 128, kChecksumOffset = 120;
@@ -53,13 +57,22 @@ int tensor_data_type_bytes(uint32_t data_type) {
     return bits >= 8 ? bits / 8 : 0;
 }
 
-bool tensor_map_check(const TensorMapArgs& args, std::string* why) {
+bool tensor_map_check(const TensorMapArgs& args, std::string* why, int compute_capability) {
     const int bits = tensor_data_type_bits(args.data_type);
     if (bits == 0) return refuse(why, "tensorDataType", args.data_type, "the types are 0..15");
     if (args.interleave > kInterleave32) return refuse(why, "interleave", args.interleave, "the modes are 0..2");
     if (args.swizzle > kSwizzle128Atom64) return refuse(why, "swizzle", args.swizzle, "the modes are 0..6");
     if (args.l2_promotion > 3) return refuse(why, "l2Promotion", args.l2_promotion, "the modes are 0..3");
     if (args.oob_fill > 1) return refuse(why, "oobFill", args.oob_fill, "the modes are 0..1");
+
+    if (compute_capability < 100) {
+        if (args.data_type >= kU4Align8) {
+            return refuse(why, "tensorDataType", args.data_type, "packed types need compute capability 10.0");
+        }
+        if (args.swizzle >= kSwizzle128Atom32) {
+            return refuse(why, "swizzle", args.swizzle, "this mode needs compute capability 10.0");
+        }
+    }
 
     if (args.rank < 1 || args.rank > 5) return refuse(why, "tensorRank", args.rank, "it must be 1..5");
     if (args.interleave != kInterleaveNone && args.rank < 3) {
@@ -70,6 +83,7 @@ bool tensor_map_check(const TensorMapArgs& args, std::string* why) {
     const uint64_t alignment = align32 ? 32 : 16;
     const std::string multiple = "it must be a multiple of " + std::to_string(alignment) + " bytes";
     if (args.address % alignment != 0) return refuse(why, "globalAddress", args.address, multiple);
+    if (args.address >> 57 != 0) return refuse(why, "globalAddress", args.address, "it must be below 2^57");
 
     for (uint32_t i = 0; i < args.rank; ++i) {
         if (args.dims[i] < 1 || args.dims[i] > (uint64_t{1} << 32)) {
@@ -102,16 +116,22 @@ bool tensor_map_check(const TensorMapArgs& args, std::string* why) {
         if (args.box[0] != 128) {
             return refuse(why, "boxDim[0]", args.box[0], "a 16-byte-aligned packed type needs 128");
         }
-    } else if (args.interleave == kInterleaveNone && inner_bits % 128 != 0) {
+    } else if (inner_bits % 128 != 0) {
         return refuse(why, "boxDim[0]", args.box[0],
                       "boxDim[0] * " + std::to_string(bits) + " bits must be a multiple of 16 bytes");
     }
 
     for (uint32_t i = 0; i < args.rank; ++i) {
-        if (i == 0 && args.interleave == kInterleaveNone) continue;
         if (args.element_strides[i] < 1 || args.element_strides[i] > 8) {
             return refuse(why, element("elementStrides", i), args.element_strides[i], "it must be 1..8");
         }
+    }
+
+    uint64_t elements = 1;
+    for (uint32_t i = 0; i < args.rank; ++i) elements *= args.box[i] / args.element_strides[i];
+    if (elements * static_cast<uint64_t>(bits) / 8 > kMaxBoxBytes) {
+        return refuse(why, "boxDim: bytes of the box", elements * static_cast<uint64_t>(bits) / 8,
+                      "shared memory has " + std::to_string(kMaxBoxBytes));
     }
 
     if (args.data_type == kU6Align16 && args.interleave != kInterleaveNone) {

@@ -21,7 +21,8 @@ int tensor_data_type_bits(uint32_t data_type);    // 0 if unknown
 int tensor_data_type_bytes(uint32_t data_type);   // 0 if unknown or a packed 4-bit or 6-bit type
 
 // True if the driver would accept the arguments; otherwise *why names the argument, its value and the limit.
-bool tensor_map_check(const TensorMapArgs& args, std::string* why);
+// compute_capability: packed types and swizzles with atoms above 16 bytes exist from 100 on.
+bool tensor_map_check(const TensorMapArgs& args, std::string* why, int compute_capability = 100);
 // Packs into / unpacks from 128 bytes. decode returns false if the bytes are not a map this emulator made
 // (magic and checksum), for example an uninitialised or a real driver's one.
 void tensor_map_encode(const TensorMapArgs& args, void* out128);

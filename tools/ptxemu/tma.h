@@ -12,7 +12,8 @@ namespace ptxemu {
 // Swizzle modes as in CUtensorMapSwizzle. XOR on absolute shared-memory byte address bits (blackwell.md A7).
 uint32_t tma_swizzle_address(uint32_t swizzle, uint32_t shared_address);
 
-// Bytes that a box of this map occupies in shared memory = what complete_tx reports, out-of-bounds parts included.
+// Bytes of a box of this map, out-of-bounds parts included = what complete_tx reports. In shared memory a box narrower
+// than its swizzle span takes more: each row occupies a whole span.
 uint32_t tma_box_bytes(const TensorMapArgs& map);
 
 struct TmaAccess {
@@ -23,7 +24,8 @@ struct TmaAccess {
 
 // shared: base of the CTA's shared window; dst: byte offset in it (the absolute shared address that the swizzle sees).
 // Checks alignment of dst (128, 16 for untiled) and that the box lies inside shared_bytes.
-// Returns an empty string, or what is wrong.
+// Returns an empty string, or what is wrong. An answer that begins with "global memory fault" is an illegal address,
+// one that begins with "shared address" a misaligned one; an H200 traps the others as illegal instructions.
 std::string tma_load(const TensorMapArgs& map, const int32_t* coords, uint8_t* shared, uint32_t shared_bytes,
                      uint32_t dst, const TmaAccess& access);
 std::string tma_store(const TensorMapArgs& map, const int32_t* coords, const uint8_t* shared, uint32_t shared_bytes,
