@@ -75,7 +75,7 @@ void set_limits(Inputs* in) {
             in->max_tokens += 3;
             in->max_rows += 2;
             in->max_keys += 200;
-            in->table_width += 3;
+            if (c.page_size != 0) in->table_width += 3;
             break;
         case Situation::kRagged:
         case Situation::kZeroTokens:
