@@ -78,7 +78,7 @@ Outcome take(const void* image, uint64_t readable, int capability = 100) {
 }
 Outcome take(const Bytes& image, int capability = 100) { return take(image.data(), image.size(), capability); }
 
-}  // namespace
+}   // namespace
 
 TEST_CASE("which target runs where", "[fatbin]") {
     const std::vector<int> devices = {80, 90, 100, 103};
@@ -100,8 +100,14 @@ TEST_CASE("which target runs where", "[fatbin]") {
 }
 
 TEST_CASE("the best PTX of a fat binary", "[fatbin]") {
-    const Bytes image = fatbin({{1, ptx("sm_80")}, {2, "\x7f" "ELF"}, {1, ptx("sm_90a")}, {1, ptx("sm_100f")},
-                                {1, ptx("sm_90")}, {1, ptx("sm_100")}});
+    const Bytes image = fatbin({{1, ptx("sm_80")},
+                                {2,
+                                 "\x7f"
+                                 "ELF"},
+                                {1, ptx("sm_90a")},
+                                {1, ptx("sm_100f")},
+                                {1, ptx("sm_90")},
+                                {1, ptx("sm_100")}});
     CHECK(take(image, 80).text == ptx("sm_80"));
     CHECK(take(image, 90).text == ptx("sm_90a"));
     CHECK(take(image, 100).text == ptx("sm_100f"));
@@ -109,7 +115,10 @@ TEST_CASE("the best PTX of a fat binary", "[fatbin]") {
     const Outcome old = take(fatbin({{1, ptx("sm_90a")}, {1, ptx("sm_100f")}}), 80);
     CHECK(old.no_binary);
     CHECK(old.message.find("sm_90a, sm_100f") != std::string::npos);
-    CHECK(take(fatbin({{2, "\x7f" "ELF"}})).no_binary);
+    CHECK(take(fatbin({{2,
+                        "\x7f"
+                        "ELF"}}))
+              .no_binary);
     CHECK(take(fatbin({})).no_binary);
     const Outcome packed = take(fatbin({{1, "(\xb5/\xfd", 4}}));
     CHECK(packed.no_binary);
@@ -120,7 +129,10 @@ TEST_CASE("plain PTX, wrapper, cubin, rubbish", "[fatbin]") {
     CHECK(take(kSampleAdd, sizeof kSampleAdd).text == kSampleAdd);
     CHECK(take(kSampleTcgen05, sizeof kSampleTcgen05, 90).no_binary);
     CHECK(take(kSampleAdd, sizeof kSampleAdd - 1).invalid);   // no NUL within reach
-    CHECK(take("\x7f" "ELF....", 8).no_binary);
+    CHECK(take("\x7f"
+               "ELF....",
+               8)
+              .no_binary);
     CHECK(take("not PTX at all", 15).invalid);
     CHECK(take("ab", 2).invalid);
     CHECK(take(nullptr, 0).invalid);
@@ -147,7 +159,8 @@ TEST_CASE("a fat binary cut at any length is refused", "[fatbin]") {
     CHECK(take(image).text == ptx("sm_100f"));
     for (size_t length = 0; length < image.size(); ++length) {
         INFO(length);
-        const Bytes cut(image.begin(), image.begin() + static_cast<ptrdiff_t>(length));   // exact size: a sanitizer sees more
+        const Bytes cut(image.begin(),
+                        image.begin() + static_cast<ptrdiff_t>(length));   // exact size: a sanitizer sees more
         CHECK(take(cut).invalid);
     }
 }

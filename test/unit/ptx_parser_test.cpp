@@ -101,7 +101,7 @@ std::vector<int> bytes(const Module& module, const char* name) {
     return {v->init.begin(), v->init.end()};
 }
 
-}  // namespace
+}   // namespace
 
 TEST_CASE("nvcc's instructions read back as they were written", "[parser]") {
     check_round_trip(kSampleTcgen05, 140);
@@ -124,7 +124,8 @@ TEST_CASE("the kernels' own PTX", "[parser]") {
         for (const auto& [name, f] : module->functions) entries += f->is_entry ? 1u : 0u;
         const size_t declared = [&] {
             size_t count = 0;
-            for (size_t at = text.find(".visible .entry"); at != std::string::npos; at = text.find(".visible .entry", at + 1))
+            for (size_t at = text.find(".visible .entry"); at != std::string::npos;
+                 at = text.find(".visible .entry", at + 1))
                 ++count;
             return count;
         }();
@@ -189,7 +190,8 @@ TEST_CASE("a kernel with inline asm: parameters, scopes, labels", "[parser]") {
     for (uint32_t p : predicates) CHECK(f.registers[p].type == Type::kPred);
 
     // The loop of the block: WAIT is in front of the try_wait, DONE behind the branch back.
-    const auto wait = std::find_if(f.labels.begin(), f.labels.end(), [](auto& l) { return l.first.rfind("WAIT#", 0) == 0; });
+    const auto wait =
+        std::find_if(f.labels.begin(), f.labels.end(), [](auto& l) { return l.first.rfind("WAIT#", 0) == 0; });
     REQUIRE(wait != f.labels.end());
     CHECK(f.body[wait->second].opcode == "mbarrier.try_wait");
     CHECK(f.body[wait->second + 2].operands[0].name == wait->first);
@@ -369,7 +371,8 @@ TEST_CASE("the opcode holds the words that name the member of a family", "[parse
         {"cp.async.mbarrier.arrive.noinc.shared.b64 [%r1];", "cp.async.mbarrier.arrive"},
         {"cp.async.bulk.wait_group.read 0;", "cp.async.bulk.wait_group"},
         {"cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%rd1, {%r1, %r2}];", "cp.async.bulk.prefetch.tensor"},
-        {"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, [%r2];", "cp.async.bulk"},
+        {"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, [%r2];",
+         "cp.async.bulk"},
         {"cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.bulk_group [%rd1, {%r1}], [%r2];",
          "cp.reduce.async.bulk.tensor"},
         {"fence.proxy.async.shared::cta;", "fence"},
@@ -448,9 +451,10 @@ TEST_CASE("shared memory of the module and of functions lies below a kernel's ow
 }
 
 TEST_CASE("blocks hide names and give them back", "[parser]") {
-    const auto module = parse_ptx(kernel("L: mov.u32 %r1, 1;\n{ .reg .b32 %r1; L: mov.u32 %r1, 2; bra L; bra OUT;\n"
-                                         "{ .reg .b32 %r<2>; mov.u32 %r1, 3; mov.u32 %r2, 4; } }\n"
-                                         "mov.u32 %r1, 5; bra L; OUT:"));
+    const auto module =
+        parse_ptx(kernel("L: mov.u32 %r1, 1;\n{ .reg .b32 %r1; L: mov.u32 %r1, 2; bra L; bra OUT;\n"
+                         "{ .reg .b32 %r<2>; mov.u32 %r1, 3; mov.u32 %r2, 4; } }\n"
+                         "mov.u32 %r1, 5; bra L; OUT:"));
     const Function& f = only(*module);
     REQUIRE(f.body.size() == 8);
     const uint32_t outer = f.body[0].operands[0].reg, middle = f.body[1].operands[0].reg;
@@ -582,8 +586,10 @@ TEST_CASE("text that aims at memory, stack or time is refused, or read in linear
     };
     const auto started = std::chrono::steady_clock::now();
     CHECK(refused(kernel(repeat("{", 100000))).message.find("blocks nested too deeply") != std::string::npos);
-    CHECK(refused(kernel("mov.u32 %r1, " + repeat("(", 100000))).message.find("nested too deeply") != std::string::npos);
-    CHECK(refused(kernel("mov.u32 %r1, " + repeat("-", 100000))).message.find("nested too deeply") != std::string::npos);
+    CHECK(refused(kernel("mov.u32 %r1, " + repeat("(", 100000))).message.find("nested too deeply") !=
+          std::string::npos);
+    CHECK(refused(kernel("mov.u32 %r1, " + repeat("-", 100000))).message.find("nested too deeply") !=
+          std::string::npos);
     CHECK(refused(kernel("mov.u32 %r1, " + repeat("1?1:", 100000))).message.find("nested too deeply") !=
           std::string::npos);
     CHECK(refused(kernel("mov.u32 %r1, " + repeat("{", 100000))).line == 11);
@@ -596,8 +602,9 @@ TEST_CASE("text that aims at memory, stack or time is refused, or read in linear
     CHECK(refused(kernel(".shared .b8 s[4000000000];")).message.find("too many bytes") != std::string::npos);
     CHECK(refused(std::string(kHeader) + ".global .b8 a[1000000000][2] = {" + repeat("{},", 300000000 / 4000) + "{1}};")
               .line == -1);
-    CHECK(refused(std::string(kHeader) + ".global .b8 a[2][1000000000] = {{},{1}};").message.find("initialisers hold") !=
-          std::string::npos);
+    CHECK(
+        refused(std::string(kHeader) + ".global .b8 a[2][1000000000] = {{},{1}};").message.find("initialisers hold") !=
+        std::string::npos);
     CHECK(refused(std::string(kHeader) + ".file 99999999 \"x\"").line == 4);
     CHECK(refused(kernel("mov.u32 %r1, 1" + repeat("+1", 300000) + ";")).line == -1);
     CHECK(refused(kernel("bra" + repeat(".a", 1000) + " L; L:")).message.find("modifiers") != std::string::npos);
@@ -619,7 +626,8 @@ TEST_CASE("a large module parses fast", "[parser]") {
     int count = 0;
     while (body.size() < 200000) {
         const std::string number = std::to_string(count++);
-        body.append("L").append(number).append(":\tfma.rn.f32 \t%f1, %f2, %f3, %f1;\n\tld.global.v2.u32 \t{%r1, %r2}, ");
+        body.append("L").append(number).append(
+            ":\tfma.rn.f32 \t%f1, %f2, %f3, %f1;\n\tld.global.v2.u32 \t{%r1, %r2}, ");
         body.append("[%rd1+").append(number).append("];\n\tsetp.ne.s32 \tp, %r1, 0;\n\t@p bra \tL0;\n");
     }
     const std::string text = kernel(body);
