@@ -37,19 +37,24 @@ RunResult check_launch(const Program& p, const Launch& l, const DeviceConfig& de
     }
     if (p.reqntid[0] != 0) {
         const uint32_t y = std::max(p.reqntid[1], 1u), z = std::max(p.reqntid[2], 1u);
-        if (b.x != p.reqntid[0] || b.y != y || b.z != z) return invalid(kernel + "the block differs from the kernel's .reqntid");
+        if (b.x != p.reqntid[0] || b.y != y || b.z != z)
+            return invalid(kernel + "the block differs from the kernel's .reqntid");
     }
     if (p.maxntid[0] != 0) {
-        const uint64_t limit = static_cast<uint64_t>(p.maxntid[0]) * std::max(p.maxntid[1], 1u) * std::max(p.maxntid[2], 1u);
+        const uint64_t limit =
+            static_cast<uint64_t>(p.maxntid[0]) * std::max(p.maxntid[1], 1u) * std::max(p.maxntid[2], 1u);
         if (threads > limit) {
-            return invalid(kernel + "the block has " + std::to_string(threads) + " threads, .maxntid allows " + std::to_string(limit));
+            return invalid(kernel + "the block has " + std::to_string(threads) + " threads, .maxntid allows " +
+                           std::to_string(limit));
         }
     }
     const uint64_t cluster = static_cast<uint64_t>(l.cluster.x) * l.cluster.y * l.cluster.z;
-    const uint64_t wanted = static_cast<uint64_t>(std::max(p.cluster[0], 1u)) * std::max(p.cluster[1], 1u) * std::max(p.cluster[2], 1u);
+    const uint64_t wanted =
+        static_cast<uint64_t>(std::max(p.cluster[0], 1u)) * std::max(p.cluster[1], 1u) * std::max(p.cluster[2], 1u);
     if (cluster > 1 || wanted > 1) return invalid(kernel + "clusters of more than one CTA are not supported yet");
     if (l.params.size() != p.param_bytes) {
-        return invalid(kernel + "parameters take " + std::to_string(p.param_bytes) + " bytes, the launch gives " + std::to_string(l.params.size()));
+        return invalid(kernel + "parameters take " + std::to_string(p.param_bytes) + " bytes, the launch gives " +
+                       std::to_string(l.params.size()));
     }
     const uint64_t shared = static_cast<uint64_t>(l.dynamic_shared_bytes) + p.static_shared_bytes;
     if (shared > device.max_shared_per_block) {
@@ -70,9 +75,10 @@ std::vector<uint64_t> cta_order(uint64_t ctas, uint64_t seed) {
     return order;
 }
 
-}  // namespace
+}   // namespace
 
-RunResult run(const Program& program, const Launch& launch, const DeviceConfig& device, GlobalMemory& memory, Stats& stats) {
+RunResult run(const Program& program, const Launch& launch, const DeviceConfig& device, GlobalMemory& memory,
+              Stats& stats) {
     const auto started = Clock::now();
     if (RunResult bad = check_launch(program, launch, device); bad.status != RunStatus::kOk) return bad;
     const uint64_t ctas = static_cast<uint64_t>(launch.grid.x) * launch.grid.y * launch.grid.z;
@@ -120,8 +126,8 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
                 if (now - last_report < std::chrono::seconds(1) && n != ctas) continue;
                 last_report = now;
                 reported = true;
-                std::fprintf(stderr, "\rptxemu: %s: %llu of %llu CTAs", program.name.c_str(), static_cast<unsigned long long>(n),
-                             static_cast<unsigned long long>(ctas));
+                std::fprintf(stderr, "\rptxemu: %s: %llu of %llu CTAs", program.name.c_str(),
+                             static_cast<unsigned long long>(n), static_cast<unsigned long long>(ctas));
                 std::fflush(stderr);
             }
         } catch (const Fault& f) {
@@ -130,7 +136,8 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
             stop = true;
         } catch (const std::exception& e) {
             std::lock_guard lock(mutex);
-            if (result.status == RunStatus::kOk) result = {RunStatus::kInternal, "kernel " + program.name + ": " + e.what()};
+            if (result.status == RunStatus::kOk)
+                result = {RunStatus::kInternal, "kernel " + program.name + ": " + e.what()};
             stop = true;
         }
         std::lock_guard lock(mutex);
@@ -164,4 +171,4 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
     return result;
 }
 
-}  // namespace ptxemu
+}   // namespace ptxemu

@@ -32,9 +32,10 @@ struct Launch {
     std::vector<uint8_t> params;           // laid out as Function::params says
 };
 
-// Dynamic counts. Keys are canonical opcodes: opcode and modifiers that name the operation, e.g. "tcgen05.mma",
-// "cp.async.bulk.tensor", "ld.global", "fma.rn.f32": the instruction's full dotted name without operands. Value: warp-level executions
-// (an instruction executed by one elected lane counts once). thread_counts: lane-level.
+// Dynamic counts. Keys are opcodes: the words that name an instruction of a family ("tcgen05.mma", "mbarrier.try_wait",
+// "cp.async.bulk.tensor"; ir.h, Instruction::opcode); opcode and space of a memory access ("ld.global", "atom.shared",
+// "ld" for generic); of all others the full dotted name ("fma.rn.f32"). warp_counts: executions by a warp, an instruction
+// executed by one lane counting once; retried waits count once. thread_counts: executions by a lane.
 struct Stats {
     std::map<std::string, uint64_t> warp_counts;
     std::map<std::string, uint64_t> thread_counts;
@@ -44,7 +45,9 @@ struct Stats {
     void add(const Stats& other);
 };
 
-enum class RunStatus { kOk, kIllegalAddress, kMisaligned, kIllegalInstruction, kInvalidParams, kDeadlock, kTrap, kAssert, kInternal };
+enum class RunStatus {
+    kOk, kIllegalAddress, kMisaligned, kIllegalInstruction, kInvalidParams, kDeadlock, kTrap, kAssert, kInternal
+};
 struct RunResult {
     RunStatus status = RunStatus::kOk;
     std::string message;                   // names kernel, PTX line, CTA, warp, lane, address
@@ -58,6 +61,7 @@ class Program;   // defined in program.h (engine-private)
 std::shared_ptr<const Program> decode(const Module& module, const Function& entry,
                                       const std::map<std::string, uint64_t>& symbol_addresses);
 
-RunResult run(const Program& program, const Launch& launch, const DeviceConfig& device, GlobalMemory& memory, Stats& stats);
+RunResult run(const Program& program, const Launch& launch, const DeviceConfig& device, GlobalMemory& memory,
+              Stats& stats);
 
 }  // namespace ptxemu

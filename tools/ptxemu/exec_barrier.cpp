@@ -21,7 +21,8 @@ bool exec_bar(Exec& x, const Insn& in, uint32_t mask) {
     for (int lane = first; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
         if (x.at<uint32_t>(in.slot[0])[lane] != id || (in.imm & 1 && x.at<uint32_t>(in.slot[1])[lane] != threads)) {
-            fault(RunStatus::kIllegalInstruction, lane, "the lanes of one instruction name different barriers or thread counts");
+            fault(RunStatus::kIllegalInstruction, lane,
+                  "the lanes of one instruction name different barriers or thread counts");
         }
     }
     if (in.imm & 1 && threads == 0) fault(RunStatus::kIllegalInstruction, -1, "a thread count of 0");
@@ -59,14 +60,16 @@ bool exec_cluster_arrive(Exec& x, const Insn& in, uint32_t mask) {
     for (int lane = 0; lane < kLanes; ++lane)
         if (mask >> lane & 1) x.warp->cluster_generation[lane] = cta.cluster_generation;
     cta.cluster_arrived += static_cast<uint32_t>(std::popcount(mask));
-    if (cta.cluster_arrived > cta.live_threads) fault(RunStatus::kIllegalInstruction, -1, "a thread arrives twice without waiting");
+    if (cta.cluster_arrived > cta.live_threads)
+        fault(RunStatus::kIllegalInstruction, -1, "a thread arrives twice without waiting");
     barrier_check(cta);
     return true;
 }
 bool exec_cluster_wait(Exec& x, const Insn& in, uint32_t mask) {
     if (in.flags & kAligned && !converge(x, mask)) return false;
     for (int lane = 0; lane < kLanes; ++lane)
-        if ((mask >> lane & 1) && x.warp->cluster_generation[lane] == x.cta->cluster_generation) return block(x, mask, Wait::kAsync);
+        if ((mask >> lane & 1) && x.warp->cluster_generation[lane] == x.cta->cluster_generation)
+            return block(x, mask, Wait::kAsync);
     return true;
 }
 
@@ -104,13 +107,16 @@ bool exec_mbarrier_tx(Exec& x, const Insn& in, uint32_t mask) {
         uint64_t* word = mbarrier_at(x, lane, address);
         const uint32_t bytes = x.at<uint32_t>(in.slot[1])[lane];
         bool completed = false;
-        check(x, lane, address, in.aux == 0 ? mbarrier_expect_tx(word, bytes, &completed) : mbarrier_complete_tx(word, bytes, &completed));
+        check(
+            x, lane, address,
+            in.aux == 0 ? mbarrier_expect_tx(word, bytes, &completed) : mbarrier_complete_tx(word, bytes, &completed));
         if (completed) ++x.cta->epoch;
     }
     return true;
 }
 
-// mbarrier.arrive, arrive_drop. slot: 0 address, 1 count or txCount, 2 state. aux bit 0 drop, 1 expect_tx, 2 noComplete.
+// mbarrier.arrive, arrive_drop. slot: 0 address, 1 count or txCount, 2 state. aux bit 0 drop, 1 expect_tx, 2
+// noComplete.
 bool exec_mbarrier_arrive(Exec& x, const Insn& in, uint32_t mask) {
     uint64_t* state = x.at<uint64_t>(in.slot[2]);
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -140,7 +146,8 @@ void encode_arrive(Decoder& d, const Match& m, const Instruction& ir, Insn& out)
         out.slot[2] = d.destination(ir.operands[0], 64);
         ++at;
     }
-    if (m.has("shared::cluster") && out.slot[2] != kSinkSlot) d.fail("an arrive on .shared::cluster returns no state; write _");
+    if (m.has("shared::cluster") && out.slot[2] != kSinkSlot)
+        d.fail("an arrive on .shared::cluster returns no state; write _");
     const size_t left = ir.operands.size() - at;
     const bool needs_count = expect || no_complete;
     if (left != 2 && !(left == 1 && !needs_count)) d.fail("it has another number of operands");
@@ -158,7 +165,8 @@ bool exec_mbarrier_wait(Exec& x, const Insn& in, uint32_t mask) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 1, lane);
         const uint64_t word = *mbarrier_at(x, lane, address);
-        if (!mbarrier_unpack(word).valid) check(x, lane, address, "wait on memory that holds no initialised mbarrier object");
+        if (!mbarrier_unpack(word).valid)
+            check(x, lane, address, "wait on memory that holds no initialised mbarrier object");
         bool complete;
         if (in.aux & 1) {
             const uint32_t parity = x.at<uint32_t>(in.slot[2])[lane];
@@ -212,7 +220,8 @@ bool exec_fence(Exec&, const Insn&, uint32_t) { return true; }
 #define LIDX_SHARED_ANY "[shared|shared::cta|shared::cluster]"
 
 const Row kRows[] = {
-    // barrier{.cta}.sync{.aligned} a{, b};  barrier{.cta}.arrive{.aligned} a, b;  bar{.cta}.sync, bar{.cta}.arrive  (9.7.13.1)
+    // barrier{.cta}.sync{.aligned} a{, b};  barrier{.cta}.arrive{.aligned} a, b;  bar{.cta}.sync, bar{.cta}.arrive
+    // (9.7.13.1)
     {"bar.[cta].(sync|arrive)", "*", exec_bar, nullptr, encode_bar},
     {"barrier.[cta].(sync|arrive).[aligned]", "*", exec_bar, nullptr, encode_bar},
     // barrier{.cta}.red.popc{.aligned}.u32 d, a{, b}, {!}c;  barrier{.cta}.red.(and|or){.aligned}.pred p, a{, b}, {!}c
@@ -243,17 +252,23 @@ const Row kRows[] = {
     {"mbarrier.expect_tx.[relaxed].[cta|cluster]." LIDX_SHARED_ANY ".b64", "m s32", exec_mbarrier_tx, "90"},
     {"mbarrier.complete_tx.[relaxed].[cta|cluster]." LIDX_SHARED_ANY ".b64", "m s32", exec_mbarrier_tx, "90",
      [](Decoder&, const Match&, const Instruction&, Insn& out) { out.aux = 1; }},
-    // mbarrier.arrive, arrive_drop{.expect_tx|.noComplete}{.sem.scope}{.space}.b64 state|_, [addr]{, count|txCount}  (9.7.13.15.13, .14)
-    {"mbarrier.(arrive|arrive_drop).[expect_tx].[release|relaxed].[cta|cluster]." LIDX_SHARED_ANY ".b64", "*", exec_mbarrier_arrive, "80", encode_arrive},
-    {"mbarrier.(arrive|arrive_drop).noComplete.[release].[cta]." LIDX_SHARED_CTA ".b64", "*", exec_mbarrier_arrive, "80", encode_arrive},
-    // mbarrier.test_wait, try_wait{.parity}{.sem.scope}{.shared{::cta}}.b64 p, [addr], state|parity{, suspendTimeHint}  (9.7.13.15.16)
-    {"mbarrier.test_wait.[parity].[acquire|relaxed].[cta|cluster]." LIDX_SHARED_CTA ".b64", "*", exec_mbarrier_wait, "80", encode_wait},
-    {"mbarrier.try_wait.[parity].[acquire|relaxed].[cta|cluster]." LIDX_SHARED_CTA ".b64", "*", exec_mbarrier_wait, "90", encode_wait},
+    // mbarrier.arrive, arrive_drop{.expect_tx|.noComplete}{.sem.scope}{.space}.b64 state|_, [addr]{, count|txCount}
+    // (9.7.13.15.13, .14)
+    {"mbarrier.(arrive|arrive_drop).[expect_tx].[release|relaxed].[cta|cluster]." LIDX_SHARED_ANY ".b64", "*",
+     exec_mbarrier_arrive, "80", encode_arrive},
+    {"mbarrier.(arrive|arrive_drop).noComplete.[release].[cta]." LIDX_SHARED_CTA ".b64", "*", exec_mbarrier_arrive,
+     "80", encode_arrive},
+    // mbarrier.test_wait, try_wait{.parity}{.sem.scope}{.shared{::cta}}.b64 p, [addr], state|parity{, suspendTimeHint}
+    // (9.7.13.15.16)
+    {"mbarrier.test_wait.[parity].[acquire|relaxed].[cta|cluster]." LIDX_SHARED_CTA ".b64", "*", exec_mbarrier_wait,
+     "80", encode_wait},
+    {"mbarrier.try_wait.[parity].[acquire|relaxed].[cta|cluster]." LIDX_SHARED_CTA ".b64", "*", exec_mbarrier_wait,
+     "90", encode_wait},
     // mbarrier.pending_count.b64 count, state  (9.7.13.15.17)
     {"mbarrier.pending_count.b64", "r32 s64", exec_pending_count, "80"},
 };
 
-}  // namespace
+}   // namespace
 
 void mbarrier_arrive_at(Exec& x, int lane, uint32_t address) {
     bool completed = false;
@@ -269,4 +284,4 @@ void mbarrier_complete_at(Exec& x, int lane, uint32_t address, uint32_t bytes) {
 
 std::span<const Row> rows_barrier() { return kRows; }
 
-}  // namespace ptxemu
+}   // namespace ptxemu

@@ -23,7 +23,8 @@ std::shared_ptr<TensorMapArgs> tensor_map_at(Exec& x, int lane, uint64_t address
     const uint8_t* bytes = generic_at(x, lane, address, 128, 64, false);
     auto map = std::make_shared<TensorMapArgs>();
     if (!tensor_map_decode(bytes, map.get())) {
-        fault(RunStatus::kIllegalInstruction, lane, "the 128 bytes at the tensor map's address are not a map made by cuTensorMapEncodeTiled");
+        fault(RunStatus::kIllegalInstruction, lane,
+              "the 128 bytes at the tensor map's address are not a map made by cuTensorMapEncodeTiled");
     }
     return map;
 }
@@ -87,10 +88,12 @@ bool exec_tensor_prefetch(Exec& x, const Insn& in, uint32_t mask) {
 }
 
 void list_coordinates(Decoder& d, const Operand& map, int rank) {
-    if (map.kind != Operand::Kind::kMemory || map.elements.size() != 2) d.fail("a tensor map operand is [map, {coordinates}]");
+    if (map.kind != Operand::Kind::kMemory || map.elements.size() != 2)
+        d.fail("a tensor map operand is [map, {coordinates}]");
     const Operand& c = map.elements[1];
     const size_t given = c.kind == Operand::Kind::kVector ? c.elements.size() : 1;
-    if (given != static_cast<size_t>(rank)) d.fail(std::to_string(given) + " coordinates for a tensor of rank " + std::to_string(rank));
+    if (given != static_cast<size_t>(rank))
+        d.fail(std::to_string(given) + " coordinates for a tensor of rank " + std::to_string(rank));
     std::vector<uint32_t> slots;
     if (c.kind == Operand::Kind::kVector)
         for (const auto& e : c.elements) slots.push_back(d.source(e, 32));
@@ -145,7 +148,9 @@ void encode_tensor_prefetch(Decoder& d, const Match& m, const Instruction& ir, I
 // ---- cp.async.bulk without a tensor: multiples of 16 bytes, 16-byte aligned ----
 
 void check_bulk(int lane, uint32_t bytes) {
-    if (bytes % 16 != 0) fault(RunStatus::kIllegalInstruction, lane, "bulk copy of " + std::to_string(bytes) + " bytes, not a multiple of 16");
+    if (bytes % 16 != 0)
+        fault(RunStatus::kIllegalInstruction, lane,
+              "bulk copy of " + std::to_string(bytes) + " bytes, not a multiple of 16");
 }
 
 // Lists: dst (4), src (4), mbarrier (4; unused by stores); slot 0: size.
@@ -222,9 +227,11 @@ bool exec_copy_commit(Exec& x, const Insn&, uint32_t mask) {
 }
 
 // Waits until at most `keep` of the most recent groups are pending: groups below open - keep are complete.
-bool wait_groups(Exec& x, uint32_t mask, const std::array<uint32_t, kLanes>& open, uint64_t keep, AsyncKind first, AsyncKind last, bool read_only) {
+bool wait_groups(Exec& x, uint32_t mask, const std::array<uint32_t, kLanes>& open, uint64_t keep, AsyncKind first,
+                 AsyncKind last, bool read_only) {
     uint32_t below[kLanes];
-    for (int lane = 0; lane < kLanes; ++lane) below[lane] = open[lane] > keep ? open[lane] - static_cast<uint32_t>(keep) : 0;
+    for (int lane = 0; lane < kLanes; ++lane)
+        below[lane] = open[lane] > keep ? open[lane] - static_cast<uint32_t>(keep) : 0;
     if (async_done(*x.cta, x.warp->index, mask, first, last, below, read_only)) return true;
     return block(x, mask, Wait::kAsync);
 }
@@ -250,7 +257,9 @@ bool exec_copy(Exec& x, const Insn& in, uint32_t mask) {
         const uint32_t size = in.aux;
         uint32_t source = in.imm == 1 ? x.at<uint32_t>(in.slot[0])[lane] : size;
         if (ignored >> lane & 1) source = 0;
-        if (source > size) fault(RunStatus::kIllegalInstruction, lane, "src-size " + std::to_string(source) + " exceeds cp-size " + std::to_string(size));
+        if (source > size)
+            fault(RunStatus::kIllegalInstruction, lane,
+                  "src-size " + std::to_string(source) + " exceeds cp-size " + std::to_string(size));
         const uint32_t dst = shared_address(x, lane, listed_address(x, in.list, lane), "destination");
         const uint64_t src = listed_address(x, in.list + 4, lane);
         shared_at(x, lane, dst, size, size);
@@ -269,7 +278,8 @@ void encode_copy(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
     const size_t n = ir.operands.size() - (hint ? 1 : 0);
     if (n != 3 && n != 4) d.fail("it has another number of operands");
     out.aux = static_cast<uint32_t>(d.immediate(ir.operands[2]));
-    if (out.aux != 16 && (m.has("cg") || (out.aux != 4 && out.aux != 8))) d.fail("cp-size is 4, 8 or 16; .cg copies 16");
+    if (out.aux != 16 && (m.has("cg") || (out.aux != 4 && out.aux != 8)))
+        d.fail("cp-size is 4, 8 or 16; .cg copies 16");
     if (n == 4) {
         if (d.register_bits(ir.operands[3]) == 1) {
             out.imm = 2;
@@ -305,35 +315,44 @@ bool exec_nothing(Exec&, const Insn&, uint32_t) { return true; }
 #define LIDX_HINT "[L2::cache_hint]"
 
 const Row kRows[] = {
-    // cp.async.(ca|cg).shared{::cta}.global{.L2::...} [dst], [src], cp-size{, src-size | ignore-src}{, cache-policy}  (9.7.9.25.3.1)
-    {"cp.async.(ca|cg).(shared|shared::cta).global." LIDX_HINT ".[L2::64B|L2::128B|L2::256B]", "*", exec_copy, "80", encode_copy},
+    // cp.async.(ca|cg).shared{::cta}.global{.L2::...} [dst], [src], cp-size{, src-size | ignore-src}{, cache-policy}
+    // (9.7.9.25.3.1)
+    {"cp.async.(ca|cg).(shared|shared::cta).global." LIDX_HINT ".[L2::64B|L2::128B|L2::256B]", "*", exec_copy, "80",
+     encode_copy},
     {"cp.async.commit_group", "-", exec_copy_commit, "80"},
     {"cp.async.wait_group", "i", exec_copy_wait, "80"},
     {"cp.async.wait_all", "-", exec_copy_wait_all, "80"},
     // cp.async.mbarrier.arrive{.noinc}{.shared{::cta}}.b64 [addr]  (9.7.13.15.15)
     {"cp.async.mbarrier.arrive.[noinc].[shared|shared::cta].b64", "m", exec_copy_arrive, "80",
      [](Decoder&, const Match& m, const Instruction&, Insn& out) { out.aux = m.has("noinc"); }},
-    // cp.async.bulk.dst.src.completion{.multicast}{.cache_hint} [dst], [src], size, [mbar]{, ctaMask}{, cache-policy}  (9.7.9.25.4.1)
-    {"cp.async.bulk.(shared::cta|shared::cluster).global.mbarrier::complete_tx::bytes.[multicast::cluster]." LIDX_HINT, "*", exec_bulk_load, "90", encode_bulk},
-    {"cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes", "*", exec_bulk_shared, "90", encode_bulk},
+    // cp.async.bulk.dst.src.completion{.multicast}{.cache_hint} [dst], [src], size, [mbar]{, ctaMask}{, cache-policy}
+    // (9.7.9.25.4.1)
+    {"cp.async.bulk.(shared::cta|shared::cluster).global.mbarrier::complete_tx::bytes.[multicast::cluster]." LIDX_HINT,
+     "*", exec_bulk_load, "90", encode_bulk},
+    {"cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes", "*", exec_bulk_shared, "90",
+     encode_bulk},
     {"cp.async.bulk.global.shared::cta.bulk_group." LIDX_HINT, "*", exec_bulk_store, "90", encode_bulk},
     // cp.async.bulk.prefetch.L2.global{.cache_hint} [src], size
     {"cp.async.bulk.prefetch.L2.global", "m s32", exec_nothing, "90"},
     {"cp.async.bulk.prefetch.L2.global.L2::cache_hint", "m s32 s64", exec_nothing, "90"},
-    // cp.async.bulk.tensor.dim.dst.src{.tile}.completion{.multicast}{.cta_group}{.cache_hint} [dst], [map, {c}], [mbar]{, ...}  (9.7.9.25.5.2)
-    {"cp.async.bulk.tensor." LIDX_DIM ".(shared::cta|shared::cluster).global.[tile].mbarrier::complete_tx::bytes.[multicast::cluster].[cta_group::1]." LIDX_HINT,
+    // cp.async.bulk.tensor.dim.dst.src{.tile}.completion{.multicast}{.cta_group}{.cache_hint} [dst], [map, {c}],
+    // [mbar]{, ...}  (9.7.9.25.5.2)
+    {"cp.async.bulk.tensor." LIDX_DIM ".(shared::cta|shared::cluster).global.[tile].mbarrier::complete_tx::bytes.["
+                                      "multicast::cluster].[cta_group::1]." LIDX_HINT,
      "*", exec_tensor_load, "90", encode_tensor_load},
     // cp.async.bulk.tensor.dim.global.shared::cta{.tile}.bulk_group{.cache_hint} [map, {c}], [src]{, cache-policy}
-    {"cp.async.bulk.tensor." LIDX_DIM ".global.shared::cta.[tile].bulk_group." LIDX_HINT, "*", exec_tensor_store, "90", encode_tensor_store},
+    {"cp.async.bulk.tensor." LIDX_DIM ".global.shared::cta.[tile].bulk_group." LIDX_HINT, "*", exec_tensor_store, "90",
+     encode_tensor_store},
     // cp.async.bulk.prefetch.tensor.dim.L2.global{.tile}{.cache_hint} [map, {c}]{, cache-policy}
-    {"cp.async.bulk.prefetch.tensor." LIDX_DIM ".L2.global.[tile]." LIDX_HINT, "*", exec_tensor_prefetch, "90", encode_tensor_prefetch},
+    {"cp.async.bulk.prefetch.tensor." LIDX_DIM ".L2.global.[tile]." LIDX_HINT, "*", exec_tensor_prefetch, "90",
+     encode_tensor_prefetch},
     // cp.async.bulk.commit_group;  cp.async.bulk.wait_group{.read} N
     {"cp.async.bulk.commit_group", "-", exec_bulk_commit, "90"},
     {"cp.async.bulk.wait_group.[read]", "i", exec_bulk_wait, "90",
      [](Decoder&, const Match& m, const Instruction&, Insn& out) { out.aux = m.has("read"); }},
 };
 
-}  // namespace
+}   // namespace
 
 void complete(Exec& x, AsyncOp& op) {
     uint8_t* shared = x.cta->shared.data();
@@ -348,8 +367,9 @@ void complete(Exec& x, AsyncOp& op) {
                 return x.memory->find(address, length).bytes != 0 ? reinterpret_cast<uint8_t*>(address) : nullptr;
             };
             const bool load = op.kind == AsyncKind::kTensorLoad;
-            const std::string broken = load ? tma_load(*op.map, op.coords, shared, x.cta->shared_bytes, op.shared, access)
-                                            : tma_store(*op.map, op.coords, shared, x.cta->shared_bytes, op.shared, access);
+            const std::string broken =
+                load ? tma_load(*op.map, op.coords, shared, x.cta->shared_bytes, op.shared, access)
+                     : tma_store(*op.map, op.coords, shared, x.cta->shared_bytes, op.shared, access);
             if (!broken.empty()) fault(RunStatus::kIllegalAddress, op.lane, broken);
             if (load) {
                 x.tma_bytes_loaded += op.bytes;
@@ -366,7 +386,9 @@ void complete(Exec& x, AsyncOp& op) {
             std::memmove(shared + op.shared, shared + op.source_bytes, op.bytes);
             mbarrier_complete_at(x, op.lane, op.mbarrier, op.bytes);
             break;
-        case AsyncKind::kBulkStore: std::memcpy(reinterpret_cast<void*>(op.global), shared + op.shared, op.bytes); break;
+        case AsyncKind::kBulkStore:
+            std::memcpy(reinterpret_cast<void*>(op.global), shared + op.shared, op.bytes);
+            break;
         case AsyncKind::kCopy:
             std::memcpy(shared + op.shared, reinterpret_cast<const void*>(op.global), op.source_bytes);
             std::memset(shared + op.shared + op.source_bytes, 0, op.bytes - op.source_bytes);
@@ -375,7 +397,8 @@ void complete(Exec& x, AsyncOp& op) {
             // Earlier copies of the thread first.
             auto& pending = x.cta->unordered;
             for (size_t i = 0; i < pending.size();) {
-                if (pending[i].kind != AsyncKind::kCopy || pending[i].warp != op.warp || pending[i].lane != op.lane || pending[i].serial > op.serial) {
+                if (pending[i].kind != AsyncKind::kCopy || pending[i].warp != op.warp || pending[i].lane != op.lane ||
+                    pending[i].serial > op.serial) {
                     ++i;
                     continue;
                 }
@@ -392,4 +415,4 @@ void complete(Exec& x, AsyncOp& op) {
 
 std::span<const Row> rows_bulk() { return kRows; }
 
-}  // namespace ptxemu
+}   // namespace ptxemu

@@ -43,7 +43,8 @@ bool exec_brx(Exec& x, const Insn& in, uint32_t mask) {
         if (!(mask >> lane & 1)) continue;
         if (index[lane] >= in.list_count) {
             fault(RunStatus::kIllegalInstruction, lane,
-                  "branch index " + std::to_string(index[lane]) + " is outside the table of " + std::to_string(in.list_count));
+                  "branch index " + std::to_string(index[lane]) + " is outside the table of " +
+                      std::to_string(in.list_count));
         }
         const uint32_t pc = x.lists[in.list + index[lane]];
         bool found = false;
@@ -75,7 +76,8 @@ bool exec_brx(Exec& x, const Insn& in, uint32_t mask) {
 }
 
 void encode_brx(Decoder& d, const Match&, const Instruction& ir, Insn& out) {
-    if (ir.operands.size() != 2 || ir.operands[1].kind != Operand::Kind::kSymbol) d.fail("brx.idx needs an index and a table");
+    if (ir.operands.size() != 2 || ir.operands[1].kind != Operand::Kind::kSymbol)
+        d.fail("brx.idx needs an index and a table");
     out.slot[0] = d.source(ir.operands[0], 32);
     out.list = d.list_begin();
     for (uint32_t pc : d.branch_table(ir.operands[1].name)) d.list_add(pc);
@@ -91,8 +93,9 @@ bool exec_yield(Exec& x, const Insn&, uint32_t) {
 }
 
 uint64_t nanoseconds() {
-    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                     std::chrono::steady_clock::now().time_since_epoch()).count());
+    return static_cast<uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+            .count());
 }
 
 // mov of a register that changes while the thread runs. The clock counts warp instructions of the CTA.
@@ -113,16 +116,18 @@ bool exec_mov32(Exec& x, const Insn& in, uint32_t mask) {
     uint32_t* d = x.at<uint32_t>(in.slot[0]);
     const uint32_t* a = x.at<uint32_t>(in.slot[1]);
     if (mask == kFullMask) std::memmove(d, a, 128);
-    else for (int l = 0; l < kLanes; ++l)
-        if (mask >> l & 1) d[l] = a[l];
+    else
+        for (int l = 0; l < kLanes; ++l)
+            if (mask >> l & 1) d[l] = a[l];
     return true;
 }
 bool exec_mov64(Exec& x, const Insn& in, uint32_t mask) {
     uint64_t* d = x.at<uint64_t>(in.slot[0]);
     const uint64_t* a = x.at<uint64_t>(in.slot[1]);
     if (mask == kFullMask) std::memmove(d, a, 256);
-    else for (int l = 0; l < kLanes; ++l)
-        if (mask >> l & 1) d[l] = a[l];
+    else
+        for (int l = 0; l < kLanes; ++l)
+            if (mask >> l & 1) d[l] = a[l];
     return true;
 }
 bool exec_mov128(Exec& x, const Insn& in, uint32_t mask) {
@@ -138,7 +143,9 @@ bool exec_mov_pred(Exec& x, const Insn& in, uint32_t mask) {
 }
 
 // A value of 16 to 128 bits in a slot, as two 64-bit halves.
-struct Wide { uint64_t low, high; };
+struct Wide {
+    uint64_t low, high;
+};
 Wide read_wide(const Exec& x, uint32_t slot, uint32_t bits, int lane) {
     if (bits <= 32) return {x.at<uint32_t>(slot)[lane], 0};
     return {x.at<uint64_t>(slot)[lane], bits == 128 ? x.at<uint64_t>(slot)[lane + kLanes] : 0};
@@ -196,14 +203,16 @@ bool exec_mov_unpack(Exec& x, const Insn& in, uint32_t mask) {
         const Wide value = read_wide(x, in.slot[0], whole, l);
         for (uint32_t i = 0; i < in.list_count; ++i) {
             const uint32_t at = i * part;
-            write_wide(x, x.lists[in.list + i], part, l, {(at < 64 ? value.low >> at : value.high >> (at - 64)) & keep, 0});
+            write_wide(x, x.lists[in.list + i], part, l,
+                       {(at < 64 ? value.low >> at : value.high >> (at - 64)) & keep, 0});
         }
     }
     return true;
 }
 
 int mov_bits(const Match& m) {
-    static constexpr std::string_view kWords[] = {"b8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64", "b128"};
+    static constexpr std::string_view kWords[] = {"b8",  "b16", "u16", "s16", "b32", "u32", "s32",
+                                                  "f32", "b64", "u64", "s64", "f64", "b128"};
     static constexpr int kBits[] = {8, 16, 16, 16, 32, 32, 32, 32, 64, 64, 64, 64, 128};
     for (size_t i = 0; i < std::size(kWords); ++i)
         if (m.has(kWords[i])) return kBits[i];
@@ -217,7 +226,8 @@ void encode_mov(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
     const bool packs = from.kind == Operand::Kind::kVector, unpacks = to.kind == Operand::Kind::kVector;
     if (packs || unpacks) {
         const auto& parts = packs ? from.elements : to.elements;
-        if ((packs && unpacks) || parts.size() < 2 || bits % static_cast<int>(parts.size()) != 0) d.fail("mov cannot pack or unpack this");
+        if ((packs && unpacks) || parts.size() < 2 || bits % static_cast<int>(parts.size()) != 0)
+            d.fail("mov cannot pack or unpack this");
         const int part = bits / static_cast<int>(parts.size());
         if (part < 8) d.fail("mov cannot pack or unpack this");
         out.handler = packs ? exec_mov_pack : exec_mov_unpack;
@@ -233,15 +243,20 @@ void encode_mov(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
     }
     out.slot[0] = d.destination(to, bits);
     if (from.kind == Operand::Kind::kSpecial) {
-        struct Moving { std::string_view name; int bits; Handler handler; };
+        struct Moving {
+            std::string_view name;
+            int bits;
+            Handler handler;
+        };
         static constexpr Moving kMoving[] = {
-            {"%clock", 32, exec_clock<uint32_t, 0>},         {"%clock_hi", 32, exec_clock<uint32_t, 1>},
-            {"%clock64", 64, exec_clock<uint64_t, 0>},       {"%globaltimer", 64, exec_clock<uint64_t, 2>},
+            {"%clock", 32, exec_clock<uint32_t, 0>},          {"%clock_hi", 32, exec_clock<uint32_t, 1>},
+            {"%clock64", 64, exec_clock<uint64_t, 0>},        {"%globaltimer", 64, exec_clock<uint64_t, 2>},
             {"%globaltimer_lo", 32, exec_clock<uint32_t, 2>}, {"%globaltimer_hi", 32, exec_clock<uint32_t, 2>},
         };
         for (const auto& k : kMoving) {
             if (k.name != from.name) continue;
-            if (lowest_shift(bits) != static_cast<uint32_t>(k.bits)) d.fail(from.name + " has " + std::to_string(k.bits) + " bits");
+            if (lowest_shift(bits) != static_cast<uint32_t>(k.bits))
+                d.fail(from.name + " has " + std::to_string(k.bits) + " bits");
             out.handler = k.handler;
             out.aux = k.name == "%globaltimer_hi";
             return;
@@ -270,7 +285,8 @@ void copy_arguments(Exec& x, const Insn& in, uint32_t mask) {
 template <class T>
 T argument(const Exec& x, const Insn& in, int i, int lane) {
     T value;
-    std::memcpy(&value, x.warp->local + static_cast<size_t>(lane) * x.program->local_bytes + x.lists[in.list + i], sizeof value);
+    std::memcpy(&value, x.warp->local + static_cast<size_t>(lane) * x.program->local_bytes + x.lists[in.list + i],
+                sizeof value);
     return value;
 }
 
@@ -285,7 +301,8 @@ std::string text_at(Exec& x, int lane, uint64_t address) {
     return text;
 }
 
-// Device printf: the arguments lie packed at their natural alignment behind `buffer` (CUDA C++ guide, "Formatted output").
+// Device printf: the arguments lie packed at their natural alignment behind `buffer` (CUDA C++ guide, "Formatted
+// output").
 std::string format_text(Exec& x, int lane, const std::string& format, uint64_t buffer) {
     std::string out;
     uint64_t at = buffer;
@@ -339,8 +356,9 @@ std::string format_text(Exec& x, int lane, const std::string& format, uint64_t b
             spec += c;
             const uint64_t raw = take(wide ? 8 : 4);
             const bool is_signed = c == 'd' || c == 'i';
-            const long long value = wide ? static_cast<long long>(raw)
-                                    : is_signed ? static_cast<int32_t>(raw) : static_cast<long long>(static_cast<uint32_t>(raw));
+            const long long value = wide        ? static_cast<long long>(raw)
+                                    : is_signed ? static_cast<int32_t>(raw)
+                                                : static_cast<long long>(static_cast<uint32_t>(raw));
             std::snprintf(piece.data(), piece.size(), spec.c_str(), value);
         }
         out += piece.data();
@@ -349,7 +367,8 @@ std::string format_text(Exec& x, int lane, const std::string& format, uint64_t b
 }
 
 constexpr const char* kCachePriority =
-    "(prefetch|prefetchu|applypriority|discard).[global|local|const|param].[L1|L2|L2::evict_last|L2::evict_normal].[tensormap|L1|L2|L2::128B]";
+    "(prefetch|prefetchu|applypriority|discard).[global|local|const|param].[L1|L2|L2::evict_last|L2::evict_normal].["
+    "tensormap|L1|L2|L2::128B]";
 
 const Row kRows[] = {
     // bra{.uni} tgt;  (9.7.12.3)
@@ -370,23 +389,27 @@ const Row kRows[] = {
     {"setmaxnreg.(inc|dec).sync.aligned.u32", "i",
      [](Exec& x, const Insn& in, uint32_t mask) {
          if (in.imm < 24 || in.imm > 256 || in.imm % 8 != 0) {
-             fault(RunStatus::kIllegalInstruction, -1, "register count " + std::to_string(in.imm) + " is not a multiple of 8 in 24..256");
+             fault(RunStatus::kIllegalInstruction, -1,
+                   "register count " + std::to_string(in.imm) + " is not a multiple of 8 in 24..256");
          }
          return converge(x, mask);
-     }, "90"},
+     },
+     "90"},
     // Cache hints do not change values (9.7.9.16 - .19).
     {kCachePriority, "m", exec_nothing},
     {kCachePriority, "m s32", exec_nothing},
     {"(applypriority|discard).[global].(L2::evict_normal|L2)", "*", exec_nothing},
-    {"createpolicy.fractional.(L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged).[L2::evict_first|L2::evict_unchanged].b64", "*",
-     exec_mov64, "80",
+    {"createpolicy.fractional.(L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged).[L2::evict_first|"
+     "L2::evict_unchanged].b64",
+     "*", exec_mov64, "80",
      [](Decoder& d, const Match&, const Instruction& ir, Insn& out) {
          if (ir.operands.empty()) d.fail("a destination is missing");
          out.slot[0] = d.destination(ir.operands[0], 64);
          out.slot[1] = d.constant(0x12F0000000000000ull, 64);
      }},
-    {"createpolicy.range.[global].(L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged).[L2::evict_first|L2::evict_unchanged].b64", "*",
-     exec_mov64, "80",
+    {"createpolicy.range.[global].(L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged).[L2::evict_"
+     "first|L2::evict_unchanged].b64",
+     "*", exec_mov64, "80",
      [](Decoder& d, const Match&, const Instruction& ir, Insn& out) {
          if (ir.operands.empty()) d.fail("a destination is missing");
          out.slot[0] = d.destination(ir.operands[0], 64);
@@ -398,7 +421,7 @@ const Row kRows[] = {
     {"mov.(b8|b16|u16|s16|b32|u32|s32|f32|b64|u64|s64|f64|b128)", "*", exec_mov32, nullptr, encode_mov},
 };
 
-}  // namespace
+}   // namespace
 
 bool exec_exit(Exec& x, const Insn&, uint32_t mask) { return exit_lanes(x, mask); }
 
@@ -461,7 +484,8 @@ bool exec_vprintf(Exec& x, const Insn& in, uint32_t mask) {
         const std::string text = format_text(x, lane, format, argument<uint64_t>(x, in, 1, lane));
         std::fwrite(text.data(), 1, text.size(), stdout);
         const int32_t written = static_cast<int32_t>(text.size());
-        std::memcpy(x.warp->local + static_cast<size_t>(lane) * x.program->local_bytes + x.lists[in.list + 2], &written, 4);
+        std::memcpy(x.warp->local + static_cast<size_t>(lane) * x.program->local_bytes + x.lists[in.list + 2], &written,
+                    4);
     }
     std::fflush(stdout);
     return true;
@@ -474,9 +498,10 @@ bool exec_assertfail(Exec& x, const Insn& in, uint32_t mask) {
     const std::string file = text_at(x, lane, argument<uint64_t>(x, in, 1, lane));
     const std::string function = text_at(x, lane, argument<uint64_t>(x, in, 3, lane));
     fault(RunStatus::kAssert, lane,
-          "assertion `" + message + "` failed at " + file + ":" + std::to_string(argument<uint32_t>(x, in, 2, lane)) + " in " + function);
+          "assertion `" + message + "` failed at " + file + ":" + std::to_string(argument<uint32_t>(x, in, 2, lane)) +
+              " in " + function);
 }
 
 std::span<const Row> rows_control() { return kRows; }
 
-}  // namespace ptxemu
+}   // namespace ptxemu

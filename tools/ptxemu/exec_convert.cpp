@@ -16,7 +16,8 @@ constexpr SmallFormat kE2m3Format{4, 0, 2, 2, false}, kE3m2Format{3, -2, 4, 3, f
 constexpr u32 kNan32 = 0x7fffffffu;
 
 enum class Kind : uint8_t { kU8, kU16, kU32, kU64, kS8, kS16, kS32, kS64, kF16, kBf16, kF32, kF64, kNone };
-constexpr std::string_view kKindNames[] = {"u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "bf16", "f32", "f64"};
+constexpr std::string_view kKindNames[] = {"u8",  "u16", "u32", "u64",  "s8",  "s16",
+                                           "s32", "s64", "f16", "bf16", "f32", "f64"};
 Kind kind_of(std::string_view name) {
     for (size_t i = 0; i < std::size(kKindNames); ++i)
         if (kKindNames[i] == name) return static_cast<Kind>(i);
@@ -118,7 +119,8 @@ u64 to_float(const Value& v, Kind to, uint32_t flags, bool integral) {
         case Kind::kF64: {
             if (std::isnan(d)) return 0x7fffffffffffffffull;
             if (v.integer && tail != 0 && mode != 0) {   // s64, u64 with directed rounding
-                const bool toward_zero_down = (mode == 1 && d > 0) || mode == 2, toward_zero_up = (mode == 1 && d < 0) || mode == 3;
+                const bool toward_zero_down = (mode == 1 && d > 0) || mode == 2,
+                           toward_zero_up = (mode == 1 && d < 0) || mode == 3;
                 if (tail < 0 && toward_zero_down) d = std::nextafter(d, -HUGE_VAL);
                 if (tail > 0 && toward_zero_up) d = std::nextafter(d, HUGE_VAL);
             }
@@ -139,7 +141,8 @@ u64 to_float(const Value& v, Kind to, uint32_t flags, bool integral) {
     }
 }
 
-// slot 0 d, 1 a; aux: from | to << 8 | destination register bits << 16; kWideOperand: a is a 64-bit slot; imm: integral rounding.
+// slot 0 d, 1 a; aux: from | to << 8 | destination register bits << 16; kWideOperand: a is a 64-bit slot; imm: integral
+// rounding.
 bool exec_cvt(Exec& x, const Insn& in, uint32_t mask) {
     const Kind from = static_cast<Kind>(in.aux & 0xff), to = static_cast<Kind>(in.aux >> 8 & 0xff);
     const int reg = static_cast<int>(in.aux >> 16);
@@ -153,7 +156,9 @@ bool exec_cvt(Exec& x, const Insn& in, uint32_t mask) {
             r = to_integer(v, from, to, mode, in.flags & kSat);
             const int bits = bits_of(to);
             // Into a wider register: extended by the destination type's sign (9.4.1).
-            if (bits < 64) r = is_signed(to) ? static_cast<u64>(static_cast<s64>(r << (64 - bits)) >> (64 - bits)) : r & ((1ull << bits) - 1);
+            if (bits < 64)
+                r = is_signed(to) ? static_cast<u64>(static_cast<s64>(r << (64 - bits)) >> (64 - bits))
+                                  : r & ((1ull << bits) - 1);
         } else {
             r = to_float(v, to, in.flags, in.imm != 0);
         }
@@ -169,9 +174,11 @@ void encode_cvt(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
     const bool integral = m.one_of({"rni", "rzi", "rmi", "rpi"}) >= 0, rounds = m.one_of({"rn", "rz", "rm", "rp"}) >= 0;
     const bool needs_integral = is_integer(to) && !is_integer(from);
     if (needs_integral != integral && !(integral && to == from && !is_integer(to))) {
-        d.fail(needs_integral ? "a float-to-integer conversion needs .rni, .rzi, .rmi or .rpi" : "integer rounding does not apply here");
+        d.fail(needs_integral ? "a float-to-integer conversion needs .rni, .rzi, .rmi or .rpi"
+                              : "integer rounding does not apply here");
     }
-    const bool narrows = !is_integer(to) && (is_integer(from) || bits_of(to) < bits_of(from) || (bits_of(to) == 16 && bits_of(from) == 16 && to != from));
+    const bool narrows = !is_integer(to) && (is_integer(from) || bits_of(to) < bits_of(from) ||
+                                             (bits_of(to) == 16 && bits_of(from) == 16 && to != from));
     if (narrows && !rounds) d.fail("a rounding modifier is needed");
     if (rounds && is_integer(to)) d.fail("a rounding modifier does not apply here");
     if (m.has("ftz") && from != Kind::kF32 && to != Kind::kF32) d.fail(".ftz applies to .f32 only");
@@ -198,7 +205,8 @@ void encode_cvt(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
 enum class Packed : uint8_t { kF16, kBf16, kE4m3, kE5m2, kE2m3, kE3m2, kE2m1, kTf32, kF32 };
 
 const SmallFormat& format_of(Packed p) {
-    static constexpr SmallFormat kFormats[] = {kHalfFormat, kBf16Format, kE4m3Format, kE5m2Format, kE2m3Format, kE3m2Format, kE2m1Format, kTf32Format, kFloatFormat};
+    static constexpr SmallFormat kFormats[] = {kHalfFormat, kBf16Format, kE4m3Format, kE5m2Format, kE2m3Format,
+                                               kE3m2Format, kE2m1Format, kTf32Format, kFloatFormat};
     return kFormats[static_cast<int>(p)];
 }
 int width_of(Packed p) {
@@ -233,9 +241,12 @@ double unpack_one(u32 code, Packed from) {
     const SmallFormat& f = format_of(from);
     if (all_finite(from)) {
         const int fraction_bits = f.precision - 1, code_bits = f.precision + f.exponent_bits;
-        const u32 exponent = code >> fraction_bits & ((1u << f.exponent_bits) - 1), fraction = code & ((1u << fraction_bits) - 1);
-        const double magnitude = exponent == 0 ? std::ldexp(fraction, f.min_exponent - fraction_bits)
-                                               : std::ldexp(fraction + (1u << fraction_bits), static_cast<int>(exponent) - 1 + f.min_exponent - fraction_bits);
+        const u32 exponent = code >> fraction_bits & ((1u << f.exponent_bits) - 1),
+                  fraction = code & ((1u << fraction_bits) - 1);
+        const double magnitude = exponent == 0
+                                     ? std::ldexp(fraction, f.min_exponent - fraction_bits)
+                                     : std::ldexp(fraction + (1u << fraction_bits),
+                                                  static_cast<int>(exponent) - 1 + f.min_exponent - fraction_bits);
         return code >> (code_bits - 1) & 1 ? -magnitude : magnitude;
     }
     return format_value(code, f);
@@ -263,13 +274,15 @@ bool exec_pack(Exec& x, const Insn& in, uint32_t mask) {
             low = a[l] & keep;
             high = a[l] >> from_step & keep;
         }
-        d[l] = pack_one(unpack_one(low, from), to, in.flags, mode) | pack_one(unpack_one(high, from), to, in.flags, mode) << step;
+        d[l] = pack_one(unpack_one(low, from), to, in.flags, mode) |
+               pack_one(unpack_one(high, from), to, in.flags, mode) << step;
     }
     return true;
 }
 
 Packed packed_of(std::string_view name) {
-    constexpr std::string_view kNames[] = {"f16x2", "bf16x2", "e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "e2m1x2", "tf32", "f32"};
+    constexpr std::string_view kNames[] = {"f16x2",  "bf16x2", "e4m3x2", "e5m2x2", "e2m3x2",
+                                           "e3m2x2", "e2m1x2", "tf32",   "f32"};
     for (size_t i = 0; i < std::size(kNames); ++i)
         if (kNames[i] == name) return static_cast<Packed>(i);
     return Packed::kF32;
@@ -281,7 +294,8 @@ void encode_pack(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
     if (ir.operands.size() != 1 + sources) d.fail("it has another number of operands");
     const bool small = width_of(to) <= 8;
     if (small && !m.has("satfinite")) d.fail(".satfinite is mandatory here");
-    const int to_bits = width_of(to) == 32 ? 32 : width_of(to) * 2, from_bits = width_of(from) == 32 ? 32 : width_of(from) * 2;
+    const int to_bits = width_of(to) == 32 ? 32 : width_of(to) * 2,
+              from_bits = width_of(from) == 32 ? 32 : width_of(from) * 2;
     int bits = to_bits;
     out.slot[0] = to_bits == 8 ? d.any_destination(ir.operands[0], &bits) : d.destination(ir.operands[0], to_bits);
     if (from_bits == 8) {
@@ -291,7 +305,11 @@ void encode_pack(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
         out.slot[1] = d.source(ir.operands[1], from_bits);
     }
     if (sources == 2) out.slot[2] = d.source(ir.operands[2], 32);
-    out.aux = static_cast<u32>(from) | static_cast<u32>(to) << 8 | (to == Packed::kTf32 ? 1u : from == Packed::kF32 ? 2u : 3u) << 16;
+    out.aux = static_cast<u32>(from) | static_cast<u32>(to) << 8 |
+              (to == Packed::kTf32    ? 1u
+               : from == Packed::kF32 ? 2u
+                                      : 3u)
+                  << 16;
 }
 
 // ue8m0x2: powers of two, 2^(code - 127), 255 is NaN; rounding up or to zero (9.7.9.21).
@@ -336,7 +354,8 @@ bool exec_from_ue8m0(Exec& x, const Insn& in, uint32_t mask) {
 bool exec_cvt_pack(Exec& x, const Insn& in, uint32_t mask) {
     const int size = static_cast<int>(in.imm);
     const bool is_signed = in.flags & kSigned;
-    const s64 low = is_signed ? -(1ll << (size - 1)) : 0, high = is_signed ? (1ll << (size - 1)) - 1 : (1ll << size) - 1;
+    const s64 low = is_signed ? -(1ll << (size - 1)) : 0,
+              high = is_signed ? (1ll << (size - 1)) - 1 : (1ll << size) - 1;
     u32* d = x.at<u32>(in.slot[0]);
     for (int l = 0; l < kLanes; ++l) {
         if (!(mask >> l & 1)) continue;
@@ -351,19 +370,24 @@ bool exec_cvt_pack(Exec& x, const Insn& in, uint32_t mask) {
 void encode_cvt_pack(Decoder&, const Match& m, const Instruction&, Insn& out) {
     const std::string_view t = m.words[3];
     if (t[0] == 's') out.flags |= kSigned;
-    out.imm = static_cast<u64>(t == "u16" || t == "s16" ? 16 : t == "u8" || t == "s8" ? 8 : t == "u4" || t == "s4" ? 4 : 2);
+    out.imm = static_cast<u64>(t == "u16" || t == "s16" ? 16
+                               : t == "u8" || t == "s8" ? 8
+                               : t == "u4" || t == "s4" ? 4
+                                                        : 2);
 }
 
 #define LIDX_CVT_TYPES "(u8|u16|u32|u64|s8|s16|s32|s64|bf16|f16|f32|f64)"
 
 const Row kRows[] = {
     // cvt{.rnd}{.ftz}{.sat}.dtype.atype d, a  (9.7.9.21); the frequent forms first
-    {"cvt.rn.f32.s32", "R32 S32", LIDX_OP1(u32, u32, return std::bit_cast<u32>(static_cast<float>(static_cast<s32>(a)));)},
+    {"cvt.rn.f32.s32", "R32 S32",
+     LIDX_OP1(u32, u32, return std::bit_cast<u32>(static_cast<float>(static_cast<s32>(a)));)},
     {"cvt.rn.f32.u32", "R32 S32", LIDX_OP1(u32, u32, return std::bit_cast<u32>(static_cast<float>(a));)},
     {"cvt.s64.s32", "R64 S32", LIDX_OP1(u64, u32, return static_cast<u64>(static_cast<s64>(static_cast<s32>(a)));)},
     {"cvt.u64.u32", "R64 S32", LIDX_OP1(u64, u32, return a;)},
     {"cvt.(u32|s32).(u64|s64)", "R32 S64", LIDX_OP1(u32, u64, return static_cast<u32>(a);)},
-    {"cvt.[rni|rzi|rmi|rpi|rn|rz|rm|rp].[relu].[ftz].[sat|satfinite].[relu]." LIDX_CVT_TYPES "." LIDX_CVT_TYPES, "*", exec_cvt, nullptr, encode_cvt},
+    {"cvt.[rni|rzi|rmi|rpi|rn|rz|rm|rp].[relu].[ftz].[sat|satfinite].[relu]." LIDX_CVT_TYPES "." LIDX_CVT_TYPES, "*",
+     exec_cvt, nullptr, encode_cvt},
     // cvt.frnd2{.relu}{.satfinite}.(f16x2|bf16x2).f32 d, a, b: a in the upper half
     {"cvt.(rn|rz).[relu].[satfinite].[relu].(f16x2|bf16x2).f32", "*", exec_pack, "80", encode_pack},
     // cvt.rna{.satfinite}.tf32.f32, cvt.(rn|rz){.satfinite}{.relu}.tf32.f32 d, a
@@ -374,7 +398,8 @@ const Row kRows[] = {
     {"cvt.rn.[relu].satfinite.[relu].(e2m3x2|e3m2x2|e2m1x2).(f32|f16x2|bf16x2)", "*", exec_pack, "100f", encode_pack},
     {"cvt.rn.[relu].f16x2.(e2m3x2|e3m2x2|e2m1x2)", "*", exec_pack, "100f", encode_pack},
     // cvt.(rz|rp){.satfinite}.ue8m0x2.f32 d, a, b;  .bf16x2 d, a;  cvt.rn.bf16x2.ue8m0x2 d, a
-    {"cvt.(rz|rp).[satfinite].ue8m0x2.f32", "r16 s32 s32", exec_to_ue8m0, "100f", [](Decoder&, const Match&, const Instruction&, Insn& out) { out.aux = 2; }},
+    {"cvt.(rz|rp).[satfinite].ue8m0x2.f32", "r16 s32 s32", exec_to_ue8m0, "100f",
+     [](Decoder&, const Match&, const Instruction&, Insn& out) { out.aux = 2; }},
     {"cvt.(rz|rp).[satfinite].ue8m0x2.bf16x2", "r16 s32", exec_to_ue8m0, "100f"},
     {"cvt.rn.bf16x2.ue8m0x2", "r32 s16", exec_from_ue8m0, "100f"},
     // cvt.pack.sat.convertType.s32{.b32} d, a, b{, c}  (9.7.9.22)
@@ -382,8 +407,8 @@ const Row kRows[] = {
     {"cvt.pack.sat.(u2|s2|u4|s4|u8|s8).s32.b32", "r32 s32 s32 s32", exec_cvt_pack, nullptr, encode_cvt_pack},
 };
 
-}  // namespace
+}   // namespace
 
 std::span<const Row> rows_convert() { return kRows; }
 
-}  // namespace ptxemu
+}   // namespace ptxemu

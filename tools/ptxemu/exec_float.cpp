@@ -38,9 +38,16 @@ LIDX_LANES u64 saturate(u64 v) {
     const double f = f64(v);
     return !(f > 0) ? 0ull : f > 1 ? 0x3ff0000000000000ull : v;
 }
-template <class U> struct FloatOf;
-template <> struct FloatOf<u32> { using type = float; };
-template <> struct FloatOf<u64> { using type = double; };
+template <class U>
+struct FloatOf;
+template <>
+struct FloatOf<u32> {
+    using type = float;
+};
+template <>
+struct FloatOf<u64> {
+    using type = double;
+};
 
 enum class Op : uint8_t { kAdd, kSub, kMul, kFma, kDiv, kRcp, kSqrt };
 
@@ -69,13 +76,16 @@ template <Op kOp, class U>
 bool exec_nearest(Exec& x, const Insn& in, uint32_t mask) {
     using F = typename FloatOf<U>::type;
     if constexpr (sources_of(kOp) == 1) {
-        return lanes1<U, U>(x, in, mask, [](U a) -> U { return result(compute<kOp>(std::bit_cast<F>(a), F(0), F(0))); });
+        return lanes1<U, U>(x, in, mask,
+                            [](U a) -> U { return result(compute<kOp>(std::bit_cast<F>(a), F(0), F(0))); });
     } else if constexpr (sources_of(kOp) == 2) {
         return lanes2<U, U, U>(x, in, mask, [](U a, U b) -> U {
-            return result(compute<kOp>(std::bit_cast<F>(a), std::bit_cast<F>(b), F(0))); });
+            return result(compute<kOp>(std::bit_cast<F>(a), std::bit_cast<F>(b), F(0)));
+        });
     } else {
         return lanes3<U, U, U, U>(x, in, mask, [](U a, U b, U c) -> U {
-            return result(compute<kOp>(std::bit_cast<F>(a), std::bit_cast<F>(b), std::bit_cast<F>(c))); });
+            return result(compute<kOp>(std::bit_cast<F>(a), std::bit_cast<F>(b), std::bit_cast<F>(c)));
+        });
     }
 }
 
@@ -132,19 +142,26 @@ bool exec_pair(Exec& x, const Insn& in, uint32_t mask) {
         if constexpr (sources_of(kOp) == 2) {
             return lanes2<u64, u64, u64>(x, in, mask, [half](u64 a, u64 b) -> u64 {
                 return half(static_cast<u32>(a), static_cast<u32>(b), 0) |
-                       static_cast<u64>(half(static_cast<u32>(a >> 32), static_cast<u32>(b >> 32), 0)) << 32; });
+                       static_cast<u64>(half(static_cast<u32>(a >> 32), static_cast<u32>(b >> 32), 0)) << 32;
+            });
         } else {
             return lanes3<u64, u64, u64, u64>(x, in, mask, [half](u64 a, u64 b, u64 c) -> u64 {
                 return half(static_cast<u32>(a), static_cast<u32>(b), static_cast<u32>(c)) |
-                       static_cast<u64>(half(static_cast<u32>(a >> 32), static_cast<u32>(b >> 32), static_cast<u32>(c >> 32))) << 32; });
+                       static_cast<u64>(
+                           half(static_cast<u32>(a >> 32), static_cast<u32>(b >> 32), static_cast<u32>(c >> 32)))
+                           << 32;
+            });
         }
     }
     u64* d = x.at<u64>(in.slot[0]);
-    const u64 *a = x.at<u64>(in.slot[1]), *b = x.at<u64>(in.slot[2]), *c = sources_of(kOp) > 2 ? x.at<u64>(in.slot[3]) : a;
+    const u64 *a = x.at<u64>(in.slot[1]), *b = x.at<u64>(in.slot[2]),
+              *c = sources_of(kOp) > 2 ? x.at<u64>(in.slot[3]) : a;
     for (int l = 0; l < kLanes; ++l) {
         if (!(mask >> l & 1)) continue;
-        const u32 low = general<kOp, u32>(static_cast<u32>(a[l]), static_cast<u32>(b[l]), static_cast<u32>(c[l]), in.flags);
-        const u32 high = general<kOp, u32>(static_cast<u32>(a[l] >> 32), static_cast<u32>(b[l] >> 32), static_cast<u32>(c[l] >> 32), in.flags);
+        const u32 low =
+            general<kOp, u32>(static_cast<u32>(a[l]), static_cast<u32>(b[l]), static_cast<u32>(c[l]), in.flags);
+        const u32 high = general<kOp, u32>(static_cast<u32>(a[l] >> 32), static_cast<u32>(b[l] >> 32),
+                                           static_cast<u32>(c[l] >> 32), in.flags);
         d[l] = low | static_cast<u64>(high) << 32;
     }
     return true;
@@ -172,7 +189,9 @@ bool exec_extremum_general(Exec& x, const Insn& in, uint32_t mask) {
     u32* d = x.at<u32>(in.slot[0]);
     const bool third = in.aux != 0, magnitude = in.imm != 0;
     const u32 *pa = x.at<u32>(in.slot[1]), *pb = x.at<u32>(in.slot[2]), *pc = third ? x.at<u32>(in.slot[3]) : pa;
-    auto pick = [&](u32 p, u32 q) { return in.flags & kNanMode ? extremum<kMax, true>(p, q) : extremum<kMax, false>(p, q); };
+    auto pick = [&](u32 p, u32 q) {
+        return in.flags & kNanMode ? extremum<kMax, true>(p, q) : extremum<kMax, false>(p, q);
+    };
     for (int l = 0; l < kLanes; ++l) {
         if (!(mask >> l & 1)) continue;
         u32 a = pa[l], b = pb[l], c = pc[l];
@@ -198,7 +217,8 @@ bool exec_extremum64(Exec& x, const Insn& in, uint32_t mask) {
         if (is_nan(b)) return a;
         const double p = f64(a), q = f64(b);
         if (p == q) return kMax ? a & b : a | b;
-        return (kMax ? p > q : p < q) ? a : b; });
+        return (kMax ? p > q : p < q) ? a : b;
+    });
 }
 
 // Approximations are computed in double and rounded once: within the manual's error bounds, not bit-equal to hardware.
@@ -217,7 +237,9 @@ LIDX_LANES bool approximate(Exec& x, const Insn& in, uint32_t mask, F f) {
     return true;
 }
 #define LIDX_APPROX(...) \
-    [](Exec& x, const Insn& in, uint32_t m) { return approximate(x, in, m, [](double a) -> double { return __VA_ARGS__; }); }
+    [](Exec& x, const Insn& in, uint32_t m) { \
+        return approximate(x, in, m, [](double a) -> double { return __VA_ARGS__; }); \
+    }
 
 bool exec_div_approx(Exec& x, const Insn& in, uint32_t mask) {
     u32* d = x.at<u32>(in.slot[0]);
@@ -229,7 +251,8 @@ bool exec_div_approx(Exec& x, const Insn& in, uint32_t mask) {
         u32 r = result(f32(p) / f32(q));
         // 2^126 < |b| < 2^128 gives 0, or NaN for an infinite a (9.7.3.8); .full does not.
         const float magnitude = std::fabs(f32(q));
-        if (in.aux == 0 && magnitude > 0x1p126f && !std::isinf(magnitude)) r = std::isinf(f32(p)) ? kNan32 : r & 0x80000000u;
+        if (in.aux == 0 && magnitude > 0x1p126f && !std::isinf(magnitude))
+            r = std::isinf(f32(p)) ? kNan32 : r & 0x80000000u;
         if (in.flags & kFtz) r = flush(r);
         d[l] = r;
     }
@@ -289,7 +312,8 @@ enum class Source : uint8_t { kF32, kF64, kF16, kBf16 };
 float half_to_float(u32 h) {
     const u32 exponent = h >> 10 & 31, fraction = h & 0x3ff;
     if (exponent == 31) return f32((h & 0x8000) << 16 | 0x7f800000u | fraction << 13);
-    const float magnitude = exponent == 0 ? static_cast<float>(fraction) * 0x1p-24f : f32((exponent + 112) << 23 | fraction << 13);
+    const float magnitude =
+        exponent == 0 ? static_cast<float>(fraction) * 0x1p-24f : f32((exponent + 112) << 23 | fraction << 13);
     return h & 0x8000 ? -magnitude : magnitude;
 }
 
@@ -355,11 +379,14 @@ bool exec_set(Exec& x, const Insn& in, uint32_t mask) {
 }
 
 template <Source kSource, bool kPair>
-Handler comparison(bool set) { return set ? exec_set<kSource, kPair> : exec_setp<kSource, kPair>; }
+Handler comparison(bool set) {
+    return set ? exec_set<kSource, kPair> : exec_setp<kSource, kPair>;
+}
 
 template <bool kSet>
 void encode_compare(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
-    const int op = m.one_of({"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"});
+    const int op =
+        m.one_of({"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"});
     const int logic = m.one_of({"and", "or", "xor"});
     if (ir.operands.size() != (logic >= 0 ? 4u : 3u)) d.fail("it has another number of operands");
     out.aux = static_cast<u32>(op) | static_cast<u32>(logic + 1) << 8;
@@ -370,8 +397,11 @@ void encode_compare(Decoder& d, const Match& m, const Instruction& ir, Insn& out
     if constexpr (kSet) {
         const std::string_view dt = m.words[m.words.size() - 2];
         out.slot[0] = d.destination(to, dt == "f16" || dt == "bf16" || dt == "u16" || dt == "s16" ? 16 : 32);
-        out.imm = dt == "f32" ? 0x3f800000u : dt == "f16" || dt == "f16x2" ? 0x3c00u : dt == "bf16" || dt == "bf16x2" ? 0x3f80u
-                  : dt == "u16" || dt == "s16" || pair ? 0xffffu : ~0u;
+        out.imm = dt == "f32"                          ? 0x3f800000u
+                  : dt == "f16" || dt == "f16x2"       ? 0x3c00u
+                  : dt == "bf16" || dt == "bf16x2"     ? 0x3f80u
+                  : dt == "u16" || dt == "s16" || pair ? 0xffffu
+                                                       : ~0u;
     } else {
         if (pair && !to.has_pair) d.fail("setp of packed values writes p|q");
         out.slot[0] = d.predicate_destination(to.has_pair ? to.elements[0] : to);
@@ -380,15 +410,20 @@ void encode_compare(Decoder& d, const Match& m, const Instruction& ir, Insn& out
     out.slot[2] = d.source(ir.operands[1], bits);
     out.slot[3] = d.source(ir.operands[2], bits);
     if (logic >= 0) out.slot[4] = d.predicate_source(ir.operands[3], out, 4);
-    out.handler = t == "f32" ? comparison<Source::kF32, false>(kSet) : t == "f64" ? comparison<Source::kF64, false>(kSet)
-                  : t == "f16" ? comparison<Source::kF16, false>(kSet) : t == "bf16" ? comparison<Source::kBf16, false>(kSet)
-                  : t == "f16x2" ? comparison<Source::kF16, true>(kSet) : comparison<Source::kBf16, true>(kSet);
+    out.handler = t == "f32"     ? comparison<Source::kF32, false>(kSet)
+                  : t == "f64"   ? comparison<Source::kF64, false>(kSet)
+                  : t == "f16"   ? comparison<Source::kF16, false>(kSet)
+                  : t == "bf16"  ? comparison<Source::kBf16, false>(kSet)
+                  : t == "f16x2" ? comparison<Source::kF16, true>(kSet)
+                                 : comparison<Source::kBf16, true>(kSet);
 }
 
 #define LIDX_ARITHMETIC(name, op, form32, form64) \
     {name ".f32", form32, exec_nearest<op, u32>}, {name ".rn.f32", form32, exec_nearest<op, u32>}, \
-    {name ".[rn|rz|rm|rp].[ftz].[sat].f32", form32, exec_general<op, u32>}, \
-    {name ".[rn].f64", form64, exec_nearest<op, u64>}, {name ".(rz|rm|rp).f64", form64, exec_general<op, u64>}
+        {name ".[rn|rz|rm|rp].[ftz].[sat].f32", form32, exec_general<op, u32>}, \
+        {name ".[rn].f64", form64, exec_nearest<op, u64>}, { \
+        name ".(rz|rm|rp).f64", form64, exec_general<op, u64> \
+    }
 
 const Row kRows[] = {
     // add, sub, mul{.rnd}{.ftz}{.sat}.f32 d, a, b;  .f64;  fma.rnd{.ftz}{.sat}.f32 d, a, b, c;  .f64  (9.7.3.3 - .6)
@@ -436,10 +471,12 @@ const Row kRows[] = {
     {"testp.(finite|infinite|number|notanumber|normal|subnormal).f32", "p s32", exec_testp<u32>, nullptr, encode_testp},
     {"testp.(finite|infinite|number|notanumber|normal|subnormal).f64", "p s64", exec_testp<u64>, nullptr, encode_testp},
     {"copysign.f32", "r32 s32 s32", LIDX_OP2(u32, u32, u32, return (a & 0x80000000u) | (b & 0x7fffffffu);)},
-    {"copysign.f64", "r64 s64 s64", LIDX_OP2(u64, u64, u64, return (a & 0x8000000000000000ull) | (b & 0x7fffffffffffffffull);)},
+    {"copysign.f64", "r64 s64 s64",
+     LIDX_OP2(u64, u64, u64, return (a & 0x8000000000000000ull) | (b & 0x7fffffffffffffffull);)},
     // Approximations (9.7.3.8, .13 - .22)
     {"div.approx.[ftz].f32", "r32 s32 s32", exec_div_approx},
-    {"div.full.[ftz].f32", "r32 s32 s32", exec_div_approx, nullptr, [](Decoder&, const Match&, const Instruction&, Insn& out) { out.aux = 1; }},
+    {"div.full.[ftz].f32", "r32 s32 s32", exec_div_approx, nullptr,
+     [](Decoder&, const Match&, const Instruction&, Insn& out) { out.aux = 1; }},
     {"rcp.approx.[ftz].f32", "r32 s32", LIDX_APPROX(1.0 / a)},
     {"sqrt.approx.[ftz].f32", "r32 s32", LIDX_APPROX(std::sqrt(a))},
     {"rsqrt.approx.[ftz].f32", "r32 s32", LIDX_APPROX(1.0 / std::sqrt(a))},
@@ -449,20 +486,25 @@ const Row kRows[] = {
     {"ex2.approx.[ftz].f32", "r32 s32", LIDX_APPROX(std::exp2(a))},
     {"tanh.approx.f32", "r32 s32", LIDX_APPROX(std::tanh(a))},
     {"rcp.approx.ftz.f64", "r64 s64", LIDX_OP1(u64, u64, return result(1.0 / f64(a)) & 0xffffffff00000000ull;)},
-    {"rsqrt.approx.[ftz].f64", "r64 s64", LIDX_OP1(u64, u64, return result(1.0 / std::sqrt(f64(a))) & 0xffffffff00000000ull;)},
+    {"rsqrt.approx.[ftz].f64", "r64 s64",
+     LIDX_OP1(u64, u64, return result(1.0 / std::sqrt(f64(a))) & 0xffffffff00000000ull;)},
     // setp.CmpOp{.BoolOp}{.ftz}.type p{|q}, a, b{, {!}c};  set.CmpOp{.BoolOp}{.ftz}.dtype.stype  (9.7.6.1, .2, 9.7.7)
-    {"setp.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).[and|or|xor].[ftz].(f32|f64|f16|bf16|f16x2|bf16x2)", "*", nullptr, nullptr,
-     encode_compare<false>},
-    {"set.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).[and|or|xor].[ftz].(u32|s32|f32).(f32|f64|f16|bf16)", "*", nullptr, nullptr,
+    {"setp.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).[and|or|xor].[ftz].(f32|f64|f16|bf16|f16x2|bf16x2)", "*",
+     nullptr, nullptr, encode_compare<false>},
+    {"set.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).[and|or|xor].[ftz].(u32|s32|f32).(f32|f64|f16|bf16)", "*",
+     nullptr, nullptr, encode_compare<true>},
+    {"set.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).[and|or|xor].[ftz].(f16|u16|s16).f16", "*", nullptr,
+     nullptr, encode_compare<true>},
+    {"set.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).[and|or|xor].(bf16|u16|s16).bf16", "*", nullptr, nullptr,
      encode_compare<true>},
-    {"set.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).[and|or|xor].[ftz].(f16|u16|s16).f16", "*", nullptr, nullptr, encode_compare<true>},
-    {"set.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).[and|or|xor].(bf16|u16|s16).bf16", "*", nullptr, nullptr, encode_compare<true>},
-    {"set.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).[and|or|xor].[ftz].(f16x2|u32|s32).f16x2", "*", nullptr, nullptr, encode_compare<true>},
-    {"set.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).[and|or|xor].(bf16x2|u32|s32).bf16x2", "*", nullptr, nullptr, encode_compare<true>},
+    {"set.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).[and|or|xor].[ftz].(f16x2|u32|s32).f16x2", "*", nullptr,
+     nullptr, encode_compare<true>},
+    {"set.(eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan).[and|or|xor].(bf16x2|u32|s32).bf16x2", "*", nullptr,
+     nullptr, encode_compare<true>},
 };
 
-}  // namespace
+}   // namespace
 
 std::span<const Row> LIDX_ROWS_FLOAT() { return kRows; }
 
-}  // namespace ptxemu
+}   // namespace ptxemu

@@ -43,7 +43,8 @@ u16 one(Op op, u16 a, u16 b, u16 c, uint32_t flags) {
             const u16 sign = (a ^ b) & 0x8000;
             if (flags & kXorSignAbs) a &= 0x7fff, b &= 0x7fff;
             const bool nan = flags & kNanMode;
-            r = binary(op == Op::kMin ? (nan ? HalfOp::kMinNan : HalfOp::kMin) : (nan ? HalfOp::kMaxNan : HalfOp::kMax), a, b);
+            r = binary(op == Op::kMin ? (nan ? HalfOp::kMinNan : HalfOp::kMin) : (nan ? HalfOp::kMaxNan : HalfOp::kMax),
+                       a, b);
             if ((flags & kXorSignAbs) && !nan16<kBf16>(r)) r |= sign;
             break;
         }
@@ -65,12 +66,15 @@ template <Op kOp, bool kBf16, bool kPair>
 bool exec_half(Exec& x, const Insn& in, uint32_t mask) {
     constexpr int sources = kOp == Op::kFma ? 3 : kOp <= Op::kMax ? 2 : 1;
     u32* d = x.at<u32>(in.slot[0]);
-    const u32 *a = x.at<u32>(in.slot[1]), *b = sources > 1 ? x.at<u32>(in.slot[2]) : a, *c = sources > 2 ? x.at<u32>(in.slot[3]) : a;
+    const u32 *a = x.at<u32>(in.slot[1]), *b = sources > 1 ? x.at<u32>(in.slot[2]) : a,
+              *c = sources > 2 ? x.at<u32>(in.slot[3]) : a;
     for (int l = 0; l < kLanes; ++l) {
         if (!(mask >> l & 1)) continue;
-        const u32 low = one<kBf16>(kOp, static_cast<u16>(a[l]), static_cast<u16>(b[l]), static_cast<u16>(c[l]), in.flags);
+        const u32 low =
+            one<kBf16>(kOp, static_cast<u16>(a[l]), static_cast<u16>(b[l]), static_cast<u16>(c[l]), in.flags);
         if constexpr (kPair) {
-            const u32 high = one<kBf16>(kOp, static_cast<u16>(a[l] >> 16), static_cast<u16>(b[l] >> 16), static_cast<u16>(c[l] >> 16), in.flags);
+            const u32 high = one<kBf16>(kOp, static_cast<u16>(a[l] >> 16), static_cast<u16>(b[l] >> 16),
+                                        static_cast<u16>(c[l] >> 16), in.flags);
             d[l] = low | high << 16;
         } else {
             d[l] = low;
@@ -119,12 +123,17 @@ bool exec_mixed(Exec& x, const Insn& in, uint32_t mask) {
 }
 
 #define LIDX_HALF2(name, mods16, modsbf, op) \
-    {name "." mods16 ".f16", "r16 s16 s16", exec_half<op, false, false>}, {name "." mods16 ".f16x2", "r32 s32 s32", exec_half<op, false, true>}, \
-    {name "." modsbf ".bf16", "r16 s16 s16", exec_half<op, true, false>, "80"}, \
-    {name "." modsbf ".bf16x2", "r32 s32 s32", exec_half<op, true, true>, "80"}
+    {name "." mods16 ".f16", "r16 s16 s16", exec_half<op, false, false>}, \
+        {name "." mods16 ".f16x2", "r32 s32 s32", exec_half<op, false, true>}, \
+        {name "." modsbf ".bf16", "r16 s16 s16", exec_half<op, true, false>, "80"}, { \
+        name "." modsbf ".bf16x2", "r32 s32 s32", exec_half<op, true, true>, "80" \
+    }
 #define LIDX_HALF1(name, mods, op) \
-    {name "." mods ".f16", "r16 s16", exec_half<op, false, false>}, {name "." mods ".f16x2", "r32 s32", exec_half<op, false, true>}, \
-    {name "." mods ".bf16", "r16 s16", exec_half<op, true, false>, "80"}, {name "." mods ".bf16x2", "r32 s32", exec_half<op, true, true>, "80"}
+    {name "." mods ".f16", "r16 s16", exec_half<op, false, false>}, \
+        {name "." mods ".f16x2", "r32 s32", exec_half<op, false, true>}, \
+        {name "." mods ".bf16", "r16 s16", exec_half<op, true, false>, "80"}, { \
+        name "." mods ".bf16x2", "r32 s32", exec_half<op, true, true>, "80" \
+    }
 
 const Row kRows[] = {
     // add, sub, mul{.rnd}{.ftz}{.sat}.(f16|f16x2|bf16|bf16x2) d, a, b  (9.7.4.1 - .3)
@@ -154,8 +163,8 @@ const Row kRows[] = {
     {"fma.(rn|rz|rm|rp).[sat].f32.bf16", "r32 s16 s16 s32", exec_mixed<Op::kFma, true>, "100f"},
 };
 
-}  // namespace
+}   // namespace
 
 std::span<const Row> rows_half() { return kRows; }
 
-}  // namespace ptxemu
+}   // namespace ptxemu

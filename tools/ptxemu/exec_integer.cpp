@@ -17,13 +17,17 @@ namespace ptxemu {
 namespace {
 
 template <class To, class From>
-LIDX_LANES To as(From v) { return static_cast<To>(v); }
+LIDX_LANES To as(From v) {
+    return static_cast<To>(v);
+}
 
 LIDX_LANES u32 saturate_s32(s64 v) {
     return as<u32>(as<s32>(v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : v));
 }
 LIDX_LANES u64 mul_hi_u64(u64 a, u64 b) { return as<u64>((static_cast<unsigned __int128>(a) * b) >> 64); }
-LIDX_LANES u64 mul_hi_s64(u64 a, u64 b) { return as<u64>(as<u64>((static_cast<__int128>(as<s64>(a)) * as<s64>(b)) >> 64)); }
+LIDX_LANES u64 mul_hi_s64(u64 a, u64 b) {
+    return as<u64>(as<u64>((static_cast<__int128>(as<s64>(a)) * as<s64>(b)) >> 64));
+}
 LIDX_LANES s32 s24(u32 v) { return as<s32>(v << 8) >> 8; }
 LIDX_LANES u32 u24(u32 v) { return v & 0xffffff; }
 
@@ -47,23 +51,35 @@ LIDX_LANES T remainder(T a, T b) {
 }
 
 // Storage S (uint32_t or uint64_t) of a value of type T.
-template <class T> using Storage = std::conditional_t<sizeof(T) == 8, u64, u32>;
 template <class T>
-LIDX_LANES Storage<T> store(T v) { return static_cast<Storage<T>>(static_cast<std::make_unsigned_t<T>>(v)); }
+using Storage = std::conditional_t<sizeof(T) == 8, u64, u32>;
+template <class T>
+LIDX_LANES Storage<T> store(T v) {
+    return static_cast<Storage<T>>(static_cast<std::make_unsigned_t<T>>(v));
+}
 
 #define LIDX_T1(T, ...) \
     [](Exec& x, const Insn& in, uint32_t m) { \
         return lanes1<Storage<T>, Storage<T>>(x, in, m, [](Storage<T> sa) -> Storage<T> { \
-            const T a = static_cast<T>(sa); return store<T>(static_cast<T>(__VA_ARGS__)); }); }
+            const T a = static_cast<T>(sa); \
+            return store<T>(static_cast<T>(__VA_ARGS__)); \
+        }); \
+    }
 #define LIDX_T2(T, ...) \
     [](Exec& x, const Insn& in, uint32_t m) { \
         return lanes2<Storage<T>, Storage<T>, Storage<T>>(x, in, m, [](Storage<T> sa, Storage<T> sb) -> Storage<T> { \
-            const T a = static_cast<T>(sa), b = static_cast<T>(sb); return store<T>(static_cast<T>(__VA_ARGS__)); }); }
+            const T a = static_cast<T>(sa), b = static_cast<T>(sb); \
+            return store<T>(static_cast<T>(__VA_ARGS__)); \
+        }); \
+    }
 #define LIDX_T3(T, ...) \
     [](Exec& x, const Insn& in, uint32_t m) { \
-        return lanes3<Storage<T>, Storage<T>, Storage<T>, Storage<T>>(x, in, m, [](Storage<T> sa, Storage<T> sb, Storage<T> sc) -> Storage<T> { \
-            const T a = static_cast<T>(sa), b = static_cast<T>(sb), c = static_cast<T>(sc); \
-            return store<T>(static_cast<T>(__VA_ARGS__)); }); }
+        return lanes3<Storage<T>, Storage<T>, Storage<T>, Storage<T>>( \
+            x, in, m, [](Storage<T> sa, Storage<T> sb, Storage<T> sc) -> Storage<T> { \
+                const T a = static_cast<T>(sa), b = static_cast<T>(sb), c = static_cast<T>(sc); \
+                return store<T>(static_cast<T>(__VA_ARGS__)); \
+            }); \
+    }
 
 // Two 16-bit halves.
 template <class F>
@@ -103,9 +119,10 @@ bool exec_mad_carry(Exec& x, const Insn& in, uint32_t mask) {
     for (int l = 0; l < kLanes; ++l) {
         if (!(mask >> l & 1)) continue;
         using S = std::make_signed_t<T>;
-        const unsigned __int128 product = in.flags & kSigned
-            ? static_cast<unsigned __int128>(static_cast<__int128>(static_cast<S>(a[l])) * static_cast<S>(b[l]))
-            : static_cast<unsigned __int128>(a[l]) * b[l];
+        const unsigned __int128 product =
+            in.flags & kSigned
+                ? static_cast<unsigned __int128>(static_cast<__int128>(static_cast<S>(a[l])) * static_cast<S>(b[l]))
+                : static_cast<unsigned __int128>(a[l]) * b[l];
         const T part = static_cast<T>(in.imm & 4 ? product >> kBits : product);
         const unsigned __int128 r = static_cast<unsigned __int128>(part) + c[l] + (carry_in >> l & 1);
         d[l] = static_cast<T>(r);
@@ -193,8 +210,8 @@ template <bool kPredicate>
 bool exec_lop3(Exec& x, const Insn& in, uint32_t mask) {
     const u32 *a = x.at<u32>(in.slot[1]), *b = x.at<u32>(in.slot[2]), *c = x.at<u32>(in.slot[3]);
     const u32 t = in.aux;
-    const u32 k0 = t & 1 ? ~0u : 0, k1 = t & 2 ? ~0u : 0, k2 = t & 4 ? ~0u : 0, k3 = t & 8 ? ~0u : 0, k4 = t & 16 ? ~0u : 0,
-              k5 = t & 32 ? ~0u : 0, k6 = t & 64 ? ~0u : 0, k7 = t & 128 ? ~0u : 0;
+    const u32 k0 = t & 1 ? ~0u : 0, k1 = t & 2 ? ~0u : 0, k2 = t & 4 ? ~0u : 0, k3 = t & 8 ? ~0u : 0,
+              k4 = t & 16 ? ~0u : 0, k5 = t & 32 ? ~0u : 0, k6 = t & 64 ? ~0u : 0, k7 = t & 128 ? ~0u : 0;
     u32 r[kLanes];
     for (int l = 0; l < kLanes; ++l) {
         const u32 A = a[l], B = b[l], C = c[l];
@@ -241,7 +258,8 @@ LIDX_LANES u32 permute(u32 a, u32 b, u32 selector) {
     return r;
 }
 bool exec_prmt(Exec& x, const Insn& in, uint32_t mask) {
-    static constexpr u32 kForward[4] = {0x3210, 0x4321, 0x5432, 0x6543}, kBackward[4] = {0x5670, 0x6701, 0x7012, 0x0123},
+    static constexpr u32 kForward[4] = {0x3210, 0x4321, 0x5432, 0x6543},
+                         kBackward[4] = {0x5670, 0x6701, 0x7012, 0x0123},
                          kReplicate[4] = {0x0000, 0x1111, 0x2222, 0x3333}, kLeft[4] = {0x3210, 0x3211, 0x3222, 0x3333},
                          kRight[4] = {0x0000, 0x1110, 0x2210, 0x3210}, kHalf[4] = {0x1010, 0x3232, 0x1010, 0x3232};
     static constexpr const u32* kModes[] = {nullptr, kForward, kBackward, kReplicate, kLeft, kRight, kHalf};
@@ -260,7 +278,8 @@ bool exec_dot(Exec& x, const Insn& in, uint32_t mask) {
         u32 sum = c;
         for (int i = 0; i < kParts; ++i) {
             s32 va, vb;
-            if constexpr (kParts == 4) va = kSignedA ? static_cast<int8_t>(a >> 8 * i) : static_cast<s32>(a >> 8 * i & 0xff);
+            if constexpr (kParts == 4)
+                va = kSignedA ? static_cast<int8_t>(a >> 8 * i) : static_cast<s32>(a >> 8 * i & 0xff);
             else va = kSignedA ? static_cast<s16>(a >> 16 * i) : static_cast<s32>(a >> 16 * i & 0xffff);
             const u32 byte = b >> 8 * (i + (kHigh ? 2 : 0));
             vb = kSignedB ? static_cast<int8_t>(byte) : static_cast<s32>(byte & 0xff);
@@ -294,7 +313,8 @@ LIDX_LANES u32 compare_all(Compare op, const Storage<T>* a, const Storage<T>* b)
 // setp: slot 0 p, 1 q (or the sink), 2 a, 3 b, 4 c; aux: Compare | BoolOp << 8 (0 none, 1 and, 2 or, 3 xor).
 template <class T>
 bool exec_setp(Exec& x, const Insn& in, uint32_t mask) {
-    const u32 r = compare_all<T>(static_cast<Compare>(in.aux & 0xff), x.at<Storage<T>>(in.slot[2]), x.at<Storage<T>>(in.slot[3]));
+    const u32 r =
+        compare_all<T>(static_cast<Compare>(in.aux & 0xff), x.at<Storage<T>>(in.slot[2]), x.at<Storage<T>>(in.slot[3]));
     const u32 op = in.aux >> 8;
     if (op == 0) {
         x.set_predicate(in.slot[0], r, mask);
@@ -311,7 +331,8 @@ bool exec_setp(Exec& x, const Insn& in, uint32_t mask) {
 // set.CmpOp{.BoolOp}.dtype.stype: slot 0 d, 2 a, 3 b, 4 c; imm: the value for true.
 template <class T>
 bool exec_set(Exec& x, const Insn& in, uint32_t mask) {
-    u32 r = compare_all<T>(static_cast<Compare>(in.aux & 0xff), x.at<Storage<T>>(in.slot[2]), x.at<Storage<T>>(in.slot[3]));
+    u32 r =
+        compare_all<T>(static_cast<Compare>(in.aux & 0xff), x.at<Storage<T>>(in.slot[2]), x.at<Storage<T>>(in.slot[3]));
     const u32 op = in.aux >> 8;
     if (op != 0) {
         const u32 c = x.predicate(in, 4);
@@ -324,7 +345,9 @@ bool exec_set(Exec& x, const Insn& in, uint32_t mask) {
 }
 
 template <class T, bool kSet>
-Handler compare_handler() { return kSet ? exec_set<T> : exec_setp<T>; }
+Handler compare_handler() {
+    return kSet ? exec_set<T> : exec_setp<T>;
+}
 
 template <bool kSet>
 void encode_compare(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
@@ -351,7 +374,7 @@ void encode_compare(Decoder& d, const Match& m, const Instruction& ir, Insn& out
     out.slot[3] = d.source(ir.operands[2], bits);
     if (boolean >= 0) out.slot[4] = d.predicate_source(ir.operands[3], out, 4);
     const bool is_signed = t[0] == 's';
-    out.handler = bits == 16 ? (is_signed ? compare_handler<s16, kSet>() : compare_handler<u16, kSet>())
+    out.handler = bits == 16   ? (is_signed ? compare_handler<s16, kSet>() : compare_handler<u16, kSet>())
                   : bits == 64 ? (is_signed ? compare_handler<s64, kSet>() : compare_handler<u64, kSet>())
                                : (is_signed ? compare_handler<s32, kSet>() : compare_handler<u32, kSet>());
 }
@@ -403,7 +426,8 @@ const Row kRows[] = {
     {"add.(u32|s32)", "r32 s32 s32", LIDX_T2(u32, a + b)},
     {"add.(u64|s64)", "r64 s64 s64", LIDX_T2(u64, a + b)},
     {"add.sat.s32", "r32 s32 s32", LIDX_OP2(u32, u32, u32, return saturate_s32(as<s64>(as<s32>(a)) + as<s32>(b));)},
-    {"add.(u16x2|s16x2)", "r32 s32 s32", LIDX_OP2(u32, u32, u32, return halves(a, b, [](u32 p, u32 q) { return p + q; });), "90"},
+    {"add.(u16x2|s16x2)", "r32 s32 s32",
+     LIDX_OP2(u32, u32, u32, return halves(a, b, [](u32 p, u32 q) { return p + q; });), "90"},
     {"sub.(u16|s16)", "r16 s16 s16", LIDX_T2(u16, a - b)},
     {"sub.(u32|s32)", "r32 s32 s32", LIDX_T2(u32, a - b)},
     {"sub.(u64|s64)", "r64 s64 s64", LIDX_T2(u64, a - b)},
@@ -423,8 +447,8 @@ const Row kRows[] = {
     {"madc.(lo|hi).[cc].(u64|s64)", "r64 s64 s64 s64", exec_mad_carry<u64>, nullptr, encode_carry},
     // mul.(hi|lo|wide).type d, a, b  (9.7.1.3)
     {"mul.lo.(u16|s16)", "r16 s16 s16", LIDX_T2(u16, as<u32>(a) * b)},
-    {"mul.lo.(u32|s32)", "r32 s32 s32", LIDX_T2(u32, a * b)},
-    {"mul.lo.(u64|s64)", "r64 s64 s64", LIDX_T2(u64, a * b)},
+    {"mul.lo.(u32|s32)", "r32 s32 s32", LIDX_T2(u32, a* b)},
+    {"mul.lo.(u64|s64)", "r64 s64 s64", LIDX_T2(u64, a* b)},
     {"mul.hi.u16", "r16 s16 s16", LIDX_T2(u16, (as<u32>(a) * b) >> 16)},
     {"mul.hi.s16", "r16 s16 s16", LIDX_T2(s16, (as<s32>(a) * b) >> 16)},
     {"mul.hi.u32", "r32 s32 s32", LIDX_T2(u32, (as<u64>(a) * b) >> 32)},
@@ -437,20 +461,23 @@ const Row kRows[] = {
     {"mul.wide.s32", "r64 s32 s32", LIDX_OP2(u64, u32, u32, return as<u64>(as<s64>(as<s32>(a)) * as<s32>(b));)},
     // mad.(hi|lo|wide).type d, a, b, c;  mad.hi.sat.s32  (9.7.1.4)
     {"mad.lo.(u16|s16)", "r16 s16 s16 s16", LIDX_T3(u16, as<u32>(a) * b + c)},
-    {"mad.lo.(u32|s32)", "r32 s32 s32 s32", LIDX_T3(u32, a * b + c)},
-    {"mad.lo.(u64|s64)", "r64 s64 s64 s64", LIDX_T3(u64, a * b + c)},
+    {"mad.lo.(u32|s32)", "r32 s32 s32 s32", LIDX_T3(u32, a* b + c)},
+    {"mad.lo.(u64|s64)", "r64 s64 s64 s64", LIDX_T3(u64, a* b + c)},
     {"mad.hi.u16", "r16 s16 s16 s16", LIDX_T3(u16, ((as<u32>(a) * b) >> 16) + c)},
     {"mad.hi.s16", "r16 s16 s16 s16", LIDX_T3(s16, ((as<s32>(a) * b) >> 16) + c)},
     {"mad.hi.u32", "r32 s32 s32 s32", LIDX_T3(u32, ((as<u64>(a) * b) >> 32) + c)},
-    {"mad.hi.s32", "r32 s32 s32 s32", LIDX_OP3(u32, u32, u32, u32, return as<u32>((as<s64>(as<s32>(a)) * as<s32>(b)) >> 32) + c;)},
+    {"mad.hi.s32", "r32 s32 s32 s32",
+     LIDX_OP3(u32, u32, u32, u32, return as<u32>((as<s64>(as<s32>(a)) * as<s32>(b)) >> 32) + c;)},
     {"mad.hi.sat.s32", "r32 s32 s32 s32",
      LIDX_OP3(u32, u32, u32, u32, return saturate_s32(((as<s64>(as<s32>(a)) * as<s32>(b)) >> 32) + as<s32>(c));)},
     {"mad.hi.u64", "r64 s64 s64 s64", LIDX_T3(u64, mul_hi_u64(a, b) + c)},
     {"mad.hi.s64", "r64 s64 s64 s64", LIDX_T3(u64, mul_hi_s64(a, b) + c)},
     {"mad.wide.u16", "r32 s16 s16 s32", LIDX_OP3(u32, u32, u32, u32, return a * b + c;)},
-    {"mad.wide.s16", "r32 s16 s16 s32", LIDX_OP3(u32, u32, u32, u32, return as<u32>(as<s32>(as<s16>(a)) * as<s16>(b)) + c;)},
+    {"mad.wide.s16", "r32 s16 s16 s32",
+     LIDX_OP3(u32, u32, u32, u32, return as<u32>(as<s32>(as<s16>(a)) * as<s16>(b)) + c;)},
     {"mad.wide.u32", "r64 s32 s32 s64", LIDX_OP3(u64, u32, u32, u64, return as<u64>(a) * b + c;)},
-    {"mad.wide.s32", "r64 s32 s32 s64", LIDX_OP3(u64, u32, u32, u64, return as<u64>(as<s64>(as<s32>(a)) * as<s32>(b)) + c;)},
+    {"mad.wide.s32", "r64 s32 s32 s64",
+     LIDX_OP3(u64, u32, u32, u64, return as<u64>(as<s64>(as<s32>(a)) * as<s32>(b)) + c;)},
     // mul24, mad24.(hi|lo).type: 24-bit operands, bits 47..16 or 31..0 of the product  (9.7.1.5, .6)
     {"mul24.lo.u32", "r32 s32 s32", LIDX_OP2(u32, u32, u32, return u24(a) * u24(b);)},
     {"mul24.lo.s32", "r32 s32 s32", LIDX_OP2(u32, u32, u32, return as<u32>(as<s64>(s24(a)) * s24(b));)},
@@ -458,10 +485,13 @@ const Row kRows[] = {
     {"mul24.hi.s32", "r32 s32 s32", LIDX_OP2(u32, u32, u32, return as<u32>((as<s64>(s24(a)) * s24(b)) >> 16);)},
     {"mad24.lo.u32", "r32 s32 s32 s32", LIDX_OP3(u32, u32, u32, u32, return u24(a) * u24(b) + c;)},
     {"mad24.lo.s32", "r32 s32 s32 s32", LIDX_OP3(u32, u32, u32, u32, return as<u32>(as<s64>(s24(a)) * s24(b)) + c;)},
-    {"mad24.hi.u32", "r32 s32 s32 s32", LIDX_OP3(u32, u32, u32, u32, return as<u32>((as<u64>(u24(a)) * u24(b)) >> 16) + c;)},
-    {"mad24.hi.s32", "r32 s32 s32 s32", LIDX_OP3(u32, u32, u32, u32, return as<u32>((as<s64>(s24(a)) * s24(b)) >> 16) + c;)},
+    {"mad24.hi.u32", "r32 s32 s32 s32",
+     LIDX_OP3(u32, u32, u32, u32, return as<u32>((as<u64>(u24(a)) * u24(b)) >> 16) + c;)},
+    {"mad24.hi.s32", "r32 s32 s32 s32",
+     LIDX_OP3(u32, u32, u32, u32, return as<u32>((as<s64>(s24(a)) * s24(b)) >> 16) + c;)},
     {"mad24.hi.sat.s32", "r32 s32 s32 s32",
-     LIDX_OP3(u32, u32, u32, u32, return saturate_s32(as<s64>(as<s32>((as<s64>(s24(a)) * s24(b)) >> 16)) + as<s32>(c));)},
+     LIDX_OP3(u32, u32, u32, u32,
+              return saturate_s32(as<s64>(as<s32>((as<s64>(s24(a)) * s24(b)) >> 16)) + as<s32>(c));)},
     // sad.type d, a, b, c: c + |a - b|  (9.7.1.7)
     {"sad.u16", "r16 s16 s16 s16", LIDX_T3(u16, c + (a > b ? a - b : b - a))},
     {"sad.s16", "r16 s16 s16 s16", LIDX_T3(s16, c + (a > b ? a - b : b - a))},
@@ -504,14 +534,30 @@ const Row kRows[] = {
     {"max.u64", "r64 s64 s64", LIDX_T2(u64, a > b ? a : b)},
     {"max.s64", "r64 s64 s64", LIDX_T2(s64, a > b ? a : b)},
     {"max.relu.s32", "r32 s32 s32", LIDX_T2(s32, (a > b ? a : b) < 0 ? 0 : (a > b ? a : b)), "90"},
-    {"min.u16x2", "r32 s32 s32", LIDX_OP2(u32, u32, u32, return halves(a, b, [](u32 p, u32 q) { return p < q ? p : q; });), "90"},
-    {"max.u16x2", "r32 s32 s32", LIDX_OP2(u32, u32, u32, return halves(a, b, [](u32 p, u32 q) { return p > q ? p : q; });), "90"},
-    {"min.s16x2", "r32 s32 s32", LIDX_OP2(u32, u32, u32, return halves(a, b, [](u32 p, u32 q) { return as<s16>(p) < as<s16>(q) ? p : q; });), "90"},
-    {"max.s16x2", "r32 s32 s32", LIDX_OP2(u32, u32, u32, return halves(a, b, [](u32 p, u32 q) { return as<s16>(p) > as<s16>(q) ? p : q; });), "90"},
+    {"min.u16x2", "r32 s32 s32",
+     LIDX_OP2(u32, u32, u32, return halves(a, b, [](u32 p, u32 q) { return p < q ? p : q; });), "90"},
+    {"max.u16x2", "r32 s32 s32",
+     LIDX_OP2(u32, u32, u32, return halves(a, b, [](u32 p, u32 q) { return p > q ? p : q; });), "90"},
+    {"min.s16x2", "r32 s32 s32",
+     LIDX_OP2(u32, u32, u32, return halves(a, b, [](u32 p, u32 q) { return as<s16>(p) < as<s16>(q) ? p : q; });), "90"},
+    {"max.s16x2", "r32 s32 s32",
+     LIDX_OP2(u32, u32, u32, return halves(a, b, [](u32 p, u32 q) { return as<s16>(p) > as<s16>(q) ? p : q; });), "90"},
     {"min.relu.s16x2", "r32 s32 s32",
-     LIDX_OP2(u32, u32, u32, return halves(a, b, [](u32 p, u32 q) { const u32 r = as<s16>(p) < as<s16>(q) ? p : q; return as<s16>(r) < 0 ? 0u : r; });), "90"},
+     LIDX_OP2(u32, u32, u32,
+              return halves(a, b,
+                            [](u32 p, u32 q) {
+                                const u32 r = as<s16>(p) < as<s16>(q) ? p : q;
+                                return as<s16>(r) < 0 ? 0u : r;
+                            });),
+     "90"},
     {"max.relu.s16x2", "r32 s32 s32",
-     LIDX_OP2(u32, u32, u32, return halves(a, b, [](u32 p, u32 q) { const u32 r = as<s16>(p) > as<s16>(q) ? p : q; return as<s16>(r) < 0 ? 0u : r; });), "90"},
+     LIDX_OP2(u32, u32, u32,
+              return halves(a, b,
+                            [](u32 p, u32 q) {
+                                const u32 r = as<s16>(p) > as<s16>(q) ? p : q;
+                                return as<s16>(r) < 0 ? 0u : r;
+                            });),
+     "90"},
     // popc, clz, bfind{.shiftamt}, fns, brev  (9.7.1.14 - .18)
     {"popc.b32", "r32 s32", LIDX_OP1(u32, u32, return as<u32>(std::popcount(a));)},
     {"popc.b64", "r32 s64", LIDX_OP1(u32, u64, return as<u32>(std::popcount(a));)},
@@ -527,7 +573,8 @@ const Row kRows[] = {
     {"bfind.shiftamt.s64", "r32 s64", LIDX_OP1(u32, u64, return find_bit<s64>(as<s64>(a), true);)},
     {"fns.b32", "r32 s32 s32 s32", LIDX_OP3(u32, u32, u32, u32, return find_nth_set(a, b, as<s32>(c));)},
     {"brev.b32", "r32 s32", LIDX_OP1(u32, u32, return reverse_bits(a);)},
-    {"brev.b64", "r64 s64", LIDX_OP1(u64, u64, return as<u64>(reverse_bits(as<u32>(a))) << 32 | reverse_bits(as<u32>(a >> 32));)},
+    {"brev.b64", "r64 s64",
+     LIDX_OP1(u64, u64, return as<u64>(reverse_bits(as<u32>(a))) << 32 | reverse_bits(as<u32>(a >> 32));)},
     // bfe.type d, a, b, c;  bfi.type f, a, b, c, d  (9.7.1.19, .20)
     {"bfe.u32", "r32 s32 s32 s32", LIDX_OP3(u32, u32, u32, u32, return extract<u32>(a, b, c);)},
     {"bfe.s32", "r32 s32 s32 s32", LIDX_OP3(u32, u32, u32, u32, return as<u32>(extract<s32>(as<s32>(a), b, c));)},
@@ -536,13 +583,21 @@ const Row kRows[] = {
     {"bfi.b32", "r32 s32 s32 s32 s32", exec_bfi<u32>},
     {"bfi.b64", "r64 s64 s64 s32 s32", exec_bfi<u64>},
     // szext.mode.type d, a, b;  bmsk.mode.b32 d, a, b  (9.7.1.21, .22): the low b bits of a extended; b bits from a on
-    {"szext.clamp.u32", "r32 s32 s32", LIDX_OP2(u32, u32, u32, return b >= 32 ? a : b == 0 ? 0 : a & ((1u << b) - 1);)},
+    {"szext.clamp.u32", "r32 s32 s32",
+     LIDX_OP2(u32, u32, u32,
+              return b >= 32  ? a
+                     : b == 0 ? 0
+                              : a & ((1u << b) - 1);)},
     {"szext.wrap.u32", "r32 s32 s32", LIDX_OP2(u32, u32, u32, return a & ((1u << (b & 31)) - 1);)},
     {"szext.clamp.s32", "r32 s32 s32",
-     LIDX_OP2(u32, u32, u32, return b >= 32 ? a : b == 0 ? 0 : as<u32>(as<s32>(a << (32 - b)) >> (32 - b));)},
+     LIDX_OP2(u32, u32, u32,
+              return b >= 32  ? a
+                     : b == 0 ? 0
+                              : as<u32>(as<s32>(a << (32 - b)) >> (32 - b));)},
     {"szext.wrap.s32", "r32 s32 s32",
      LIDX_OP2(u32, u32, u32, return (b & 31) == 0 ? 0 : as<u32>(as<s32>(a << (32 - (b & 31))) >> (32 - (b & 31)));)},
-    {"bmsk.clamp.b32", "r32 s32 s32", LIDX_OP2(u32, u32, u32, return a >= 32 ? 0 : (b >= 32 ? ~0u : (1u << b) - 1) << a;)},
+    {"bmsk.clamp.b32", "r32 s32 s32",
+     LIDX_OP2(u32, u32, u32, return a >= 32 ? 0 : (b >= 32 ? ~0u : (1u << b) - 1) << a;)},
     {"bmsk.wrap.b32", "r32 s32 s32", LIDX_OP2(u32, u32, u32, return ((1u << (b & 31)) - 1) << (a & 31);)},
     // dp4a.atype.btype, dp2a.mode.atype.btype d, a, b, c  (9.7.1.23, .24)
     {"dp4a.u32.u32", "r32 s32 s32 s32", exec_dot<false, false, 4, false>},
@@ -558,9 +613,10 @@ const Row kRows[] = {
     {"dp2a.hi.s32.u32", "r32 s32 s32 s32", exec_dot<true, false, 2, true>},
     {"dp2a.hi.s32.s32", "r32 s32 s32 s32", exec_dot<true, true, 2, true>},
     // setp.CmpOp{.BoolOp}.type p{|q}, a, b{, {!}c};  set.CmpOp{.BoolOp}.dtype.stype d, a, b{, c}  (9.7.6.1, .2)
-    {"setp.(eq|ne|lt|le|gt|ge|lo|ls|hi|hs).[and|or|xor].(b16|u16|s16|b32|u32|s32|b64|u64|s64)", "*", nullptr, nullptr, encode_compare<false>},
-    {"set.(eq|ne|lt|le|gt|ge|lo|ls|hi|hs).[and|or|xor].[ftz].(u32|s32|f32).(b16|u16|s16|b32|u32|s32|b64|u64|s64)", "*", nullptr, nullptr,
-     encode_compare<true>},
+    {"setp.(eq|ne|lt|le|gt|ge|lo|ls|hi|hs).[and|or|xor].(b16|u16|s16|b32|u32|s32|b64|u64|s64)", "*", nullptr, nullptr,
+     encode_compare<false>},
+    {"set.(eq|ne|lt|le|gt|ge|lo|ls|hi|hs).[and|or|xor].[ftz].(u32|s32|f32).(b16|u16|s16|b32|u32|s32|b64|u64|s64)", "*",
+     nullptr, nullptr, encode_compare<true>},
     // selp.type d, a, b, c;  slct{.ftz}.dtype.(s32|f32) d, a, b, c  (9.7.6.3, .4)
     {"selp.(b16|u16|s16)", "r16 s16 s16 q", exec_selp<u32>},
     {"selp.(b32|u32|s32|f32)", "r32 s32 s32 q", exec_selp<u32>},
@@ -574,9 +630,9 @@ const Row kRows[] = {
     // and, or, xor, not, cnot.type d, a{, b};  lop3{.BoolOp}.b32 d{|p}, a, b, c, immLut{, q}  (9.7.8)
     {"(and|or|xor).pred", "p q q", exec_pred_op, nullptr, encode_pred_op},
     {"not.pred", "p q", exec_pred_op, nullptr, encode_pred_op},
-    {"and.b16", "r16 s16 s16", LIDX_T2(u16, a & b)},
-    {"and.b32", "r32 s32 s32", LIDX_T2(u32, a & b)},
-    {"and.b64", "r64 s64 s64", LIDX_T2(u64, a & b)},
+    {"and.b16", "r16 s16 s16", LIDX_T2(u16, a& b)},
+    {"and.b32", "r32 s32 s32", LIDX_T2(u32, a& b)},
+    {"and.b64", "r64 s64 s64", LIDX_T2(u64, a& b)},
     {"or.b16", "r16 s16 s16", LIDX_T2(u16, a | b)},
     {"or.b32", "r32 s32 s32", LIDX_T2(u32, a | b)},
     {"or.b64", "r64 s64 s64", LIDX_T2(u64, a | b)},
@@ -590,22 +646,26 @@ const Row kRows[] = {
     {"cnot.b32", "r32 s32", LIDX_T1(u32, a == 0 ? 1 : 0)},
     {"cnot.b64", "r64 s64", LIDX_T1(u64, a == 0 ? 1 : 0)},
     {"lop3.[and|or].b32", "*", nullptr, nullptr, encode_lop3},
-    // shl.type, shr.type d, a, b: amounts above the width are clamped;  shf.(l|r).(clamp|wrap).b32 d, a, b, c  (9.7.8.7 - .9)
+    // shl.type, shr.type d, a, b: amounts above the width are clamped;  shf.(l|r).(clamp|wrap).b32 d, a, b, c  (9.7.8.7
+    // - .9)
     {"shl.b16", "r16 s16 s32", LIDX_OP2(u32, u32, u32, return b >= 16 ? 0 : (a << b) & 0xffff;)},
     {"shl.b32", "r32 s32 s32", LIDX_OP2(u32, u32, u32, return b >= 32 ? 0 : a << b;)},
     {"shl.b64", "r64 s64 s32", LIDX_OP2(u64, u64, u32, return b >= 64 ? 0 : a << b;)},
     {"shr.(u16|b16)", "r16 s16 s32", LIDX_OP2(u32, u32, u32, return b >= 16 ? 0 : a >> b;)},
-    {"shr.s16", "r16 s16 s32", LIDX_OP2(u32, u32, u32, return as<u32>(as<s32>(as<s16>(a)) >> (b > 15 ? 15 : b)) & 0xffff;)},
+    {"shr.s16", "r16 s16 s32",
+     LIDX_OP2(u32, u32, u32, return as<u32>(as<s32>(as<s16>(a)) >> (b > 15 ? 15 : b)) & 0xffff;)},
     {"shr.(u32|b32)", "r32 s32 s32", LIDX_OP2(u32, u32, u32, return b >= 32 ? 0 : a >> b;)},
     {"shr.s32", "r32 s32 s32", LIDX_OP2(u32, u32, u32, return as<u32>(as<s32>(a) >> (b > 31 ? 31 : b));)},
     {"shr.(u64|b64)", "r64 s64 s32", LIDX_OP2(u64, u64, u32, return b >= 64 ? 0 : a >> b;)},
     {"shr.s64", "r64 s64 s32", LIDX_OP2(u64, u64, u32, return as<u64>(as<s64>(a) >> (b > 63 ? 63 : b));)},
     {"shf.l.clamp.b32", "r32 s32 s32 s32",
      LIDX_OP3(u32, u32, u32, u32, const u32 n = c > 32 ? 32 : c; return as<u32>(((as<u64>(b) << 32 | a) << n) >> 32);)},
-    {"shf.l.wrap.b32", "r32 s32 s32 s32", LIDX_OP3(u32, u32, u32, u32, return as<u32>(((as<u64>(b) << 32 | a) << (c & 31)) >> 32);)},
+    {"shf.l.wrap.b32", "r32 s32 s32 s32",
+     LIDX_OP3(u32, u32, u32, u32, return as<u32>(((as<u64>(b) << 32 | a) << (c & 31)) >> 32);)},
     {"shf.r.clamp.b32", "r32 s32 s32 s32",
      LIDX_OP3(u32, u32, u32, u32, const u32 n = c > 32 ? 32 : c; return as<u32>((as<u64>(b) << 32 | a) >> n);)},
-    {"shf.r.wrap.b32", "r32 s32 s32 s32", LIDX_OP3(u32, u32, u32, u32, return as<u32>((as<u64>(b) << 32 | a) >> (c & 31));)},
+    {"shf.r.wrap.b32", "r32 s32 s32 s32",
+     LIDX_OP3(u32, u32, u32, u32, return as<u32>((as<u64>(b) << 32 | a) >> (c & 31));)},
     // prmt.b32{.mode} d, a, b, c  (9.7.9.7)
     {"prmt.b32.[f4e|b4e|rc8|ecl|ecr|rc16]", "r32 s32 s32 s32", exec_prmt, nullptr,
      [](Decoder&, const Match& m, const Instruction&, Insn& out) {
@@ -613,8 +673,8 @@ const Row kRows[] = {
      }},
 };
 
-}  // namespace
+}   // namespace
 
 std::span<const Row> LIDX_ROWS_INTEGER() { return kRows; }
 
-}  // namespace ptxemu
+}   // namespace ptxemu

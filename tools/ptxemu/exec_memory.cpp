@@ -27,8 +27,9 @@ std::string hex(uint64_t value) {
 uint8_t* local_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uint32_t align) {
     const uint64_t size = x.program->local_bytes;
     if (address > size || bytes > size - address) {
-        fault(RunStatus::kIllegalAddress, lane, "local address " + hex(address) + " of " + std::to_string(bytes) + " bytes is outside the " +
-                                                    std::to_string(size) + " bytes of the thread");
+        fault(RunStatus::kIllegalAddress, lane,
+              "local address " + hex(address) + " of " + std::to_string(bytes) + " bytes is outside the " +
+                  std::to_string(size) + " bytes of the thread");
     }
     if (address & (align - 1)) misaligned(lane, address, align);
     return x.warp->local + static_cast<size_t>(lane) * size + address;
@@ -38,21 +39,23 @@ const uint8_t* param_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uin
     if (address >= kParamLocalBase) return local_at(x, lane, address - kParamLocalBase, bytes, align);
     const auto& params = x.cta->launch->params;
     if (address > params.size() || bytes > params.size() - address) {
-        fault(RunStatus::kIllegalAddress, lane, "parameter address " + hex(address) + " of " + std::to_string(bytes) + " bytes is outside the " +
-                                                    std::to_string(params.size()) + " bytes of parameters");
+        fault(RunStatus::kIllegalAddress, lane,
+              "parameter address " + hex(address) + " of " + std::to_string(bytes) + " bytes is outside the " +
+                  std::to_string(params.size()) + " bytes of parameters");
     }
     if (write) fault(RunStatus::kIllegalAddress, lane, "kernel parameters cannot be written");
     if (address & (align - 1)) misaligned(lane, address, align);
     return params.data() + address;
 }
 
-}  // namespace
+}   // namespace
 
 uint8_t* shared_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uint32_t align) {
     const uint64_t end = x.cta->shared_bytes;
     if (address < kSharedBase || address > end || bytes > end - address) {
-        fault(RunStatus::kIllegalAddress, lane, "shared address " + hex(address) + " of " + std::to_string(bytes) + " bytes is outside the CTA's " +
-                                                    hex(kSharedBase) + ".." + hex(end));
+        fault(RunStatus::kIllegalAddress, lane,
+              "shared address " + hex(address) + " of " + std::to_string(bytes) + " bytes is outside the CTA's " +
+                  hex(kSharedBase) + ".." + hex(end));
     }
     if (address & (align - 1)) misaligned(lane, address, align);
     return x.cta->shared.data() + address;
@@ -63,8 +66,9 @@ uint8_t* global_at(Exec& x, int lane, uint64_t address, uint64_t bytes, uint32_t
     if (!cached.contains(address, bytes)) {
         const Allocation found = x.memory->find(address, bytes);
         if (found.bytes == 0) {
-            fault(RunStatus::kIllegalAddress, lane, std::string("global ") + (write ? "write" : "read") + " of " + std::to_string(bytes) +
-                                                        " bytes at address " + hex(address) + " is outside every allocation");
+            fault(RunStatus::kIllegalAddress, lane,
+                  std::string("global ") + (write ? "write" : "read") + " of " + std::to_string(bytes) +
+                      " bytes at address " + hex(address) + " is outside every allocation");
         }
         cached = found;
     }
@@ -84,7 +88,8 @@ uint8_t* generic_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uint32_
 
 uint32_t shared_address(Exec&, int lane, uint64_t address, const char* what) {
     if (address >> kWindowShift == 1) address &= kWindowMask;
-    if (address >> 32) fault(RunStatus::kIllegalAddress, lane, std::string(what) + " " + hex(address) + " is not in shared memory");
+    if (address >> 32)
+        fault(RunStatus::kIllegalAddress, lane, std::string(what) + " " + hex(address) + " is not in shared memory");
     return static_cast<uint32_t>(address);
 }
 
@@ -113,7 +118,8 @@ template <Where kWhere>
 [[gnu::always_inline]] inline uint8_t* place(Exec& x, int lane, uint64_t address, uint32_t bytes, bool write) {
     if constexpr (kWhere == Where::kGlobal) {
         const Allocation& cached = x.warp->cached;
-        if (cached.contains(address, bytes) && !(address & (bytes - 1))) [[likely]] return reinterpret_cast<uint8_t*>(address);
+        if (cached.contains(address, bytes) && !(address & (bytes - 1))) [[likely]]
+            return reinterpret_cast<uint8_t*>(address);
         return global_at(x, lane, address, bytes, bytes, write);
     } else if constexpr (kWhere == Where::kShared) {
         return shared_at(x, lane, address, bytes, bytes);
@@ -211,13 +217,18 @@ bool exec_store128(Exec& x, const Insn& in, uint32_t mask) {
     return true;
 }
 
-struct Element { int bytes; bool is_signed; };
+struct Element {
+    int bytes;
+    bool is_signed;
+};
 Element element_of(const Match& m) {
-    static constexpr std::string_view kWords[] = {"b8", "u8", "s8", "b16", "u16", "s16", "f16", "bf16", "b32", "u32", "s32", "f32",
-                                                  "b64", "u64", "s64", "f64", "b128", "f16x2", "bf16x2"};
-    static constexpr Element kElements[] = {{1, false}, {1, false}, {1, true}, {2, false}, {2, false}, {2, true}, {2, false}, {2, false},
-                                            {4, false}, {4, false}, {4, true}, {4, false}, {8, false}, {8, false}, {8, true}, {8, false},
-                                            {16, false}, {4, false}, {4, false}};
+    static constexpr std::string_view kWords[] = {"b8",   "u8",  "s8",   "b16",   "u16",   "s16", "f16",
+                                                  "bf16", "b32", "u32",  "s32",   "f32",   "b64", "u64",
+                                                  "s64",  "f64", "b128", "f16x2", "bf16x2"};
+    static constexpr Element kElements[] = {{1, false}, {1, false},  {1, true},  {2, false}, {2, false},
+                                            {2, true},  {2, false},  {2, false}, {4, false}, {4, false},
+                                            {4, true},  {4, false},  {8, false}, {8, false}, {8, true},
+                                            {8, false}, {16, false}, {4, false}, {4, false}};
     for (size_t i = 0; i < std::size(kWords); ++i)
         if (m.words.back() == kWords[i]) return kElements[i];
     return {0, false};
@@ -257,14 +268,21 @@ Handler access_handler(Element e, int reg_bits, int count, bool store) {
     if (store) e.is_signed = false;
     switch (e.bytes) {
         case 1:
-            if (e.is_signed) return wide ? load_of<kWhere, int8_t, uint64_t>(count, store) : load_of<kWhere, int8_t, uint32_t>(count, store);
-            return wide ? load_of<kWhere, uint8_t, uint64_t>(count, store) : load_of<kWhere, uint8_t, uint32_t>(count, store);
+            if (e.is_signed)
+                return wide ? load_of<kWhere, int8_t, uint64_t>(count, store)
+                            : load_of<kWhere, int8_t, uint32_t>(count, store);
+            return wide ? load_of<kWhere, uint8_t, uint64_t>(count, store)
+                        : load_of<kWhere, uint8_t, uint32_t>(count, store);
         case 2:
-            if (e.is_signed) return wide ? load_of<kWhere, int16_t, uint64_t>(count, store) : load_of<kWhere, int16_t, uint32_t>(count, store);
-            return wide ? load_of<kWhere, uint16_t, uint64_t>(count, store) : load_of<kWhere, uint16_t, uint32_t>(count, store);
+            if (e.is_signed)
+                return wide ? load_of<kWhere, int16_t, uint64_t>(count, store)
+                            : load_of<kWhere, int16_t, uint32_t>(count, store);
+            return wide ? load_of<kWhere, uint16_t, uint64_t>(count, store)
+                        : load_of<kWhere, uint16_t, uint32_t>(count, store);
         case 4:
             if (e.is_signed && wide) return load_of<kWhere, int32_t, uint64_t>(count, store);
-            return wide ? load_of<kWhere, uint32_t, uint64_t>(count, store) : load_of<kWhere, uint32_t, uint32_t>(count, store);
+            return wide ? load_of<kWhere, uint32_t, uint64_t>(count, store)
+                        : load_of<kWhere, uint32_t, uint32_t>(count, store);
         case 8: return wide ? load_of<kWhere, uint64_t, uint64_t>(count, store) : nullptr;
         case 16:
             if (reg_bits != 128) return nullptr;
@@ -290,7 +308,8 @@ Handler access_handler(Where where, Element e, int reg_bits, int count, bool sto
 void encode_access(Decoder& d, const Match& m, const Instruction& ir, Insn& out, bool store) {
     const size_t want = m.has("L2::cache_hint") ? 3 : 2;
     if (ir.operands.size() != want && !(want == 2 && ir.operands.size() == 3 && m.has("unified"))) {
-        d.fail("it has " + std::to_string(ir.operands.size()) + " operands where " + std::to_string(want) + " are expected");
+        d.fail("it has " + std::to_string(ir.operands.size()) + " operands where " + std::to_string(want) +
+               " are expected");
     }
     const Operand& value = ir.operands[store ? 1 : 0];
     const Operand& where = ir.operands[store ? 0 : 1];
@@ -345,8 +364,10 @@ T apply(AtomOp op, T old, T b, T c, bool is_signed) {
     using S = std::make_signed_t<T>;
     switch (op) {
         case AtomOp::kAdd: return static_cast<T>(old + b);
-        case AtomOp::kMin: return is_signed ? static_cast<T>(std::min(static_cast<S>(old), static_cast<S>(b))) : std::min(old, b);
-        case AtomOp::kMax: return is_signed ? static_cast<T>(std::max(static_cast<S>(old), static_cast<S>(b))) : std::max(old, b);
+        case AtomOp::kMin:
+            return is_signed ? static_cast<T>(std::min(static_cast<S>(old), static_cast<S>(b))) : std::min(old, b);
+        case AtomOp::kMax:
+            return is_signed ? static_cast<T>(std::max(static_cast<S>(old), static_cast<S>(b))) : std::max(old, b);
         case AtomOp::kInc: return old >= b ? T(0) : static_cast<T>(old + 1);
         case AtomOp::kDec: return old == 0 || old > b ? b : static_cast<T>(old - 1);
         case AtomOp::kAnd: return old & b;
@@ -378,16 +399,19 @@ T apply_any(AtomOp op, AtomType type, T old, T b, T c, bool is_signed) {
             uint32_t result = 0;
             for (int i = 0; i < 32; i += 16) {
                 const uint16_t x = static_cast<uint16_t>(old >> i), y = static_cast<uint16_t>(b >> i);
-                const uint16_t r = type == AtomType::kF16x2 ? half_binary(HalfOp::kAdd, x, y) : bf16_binary(HalfOp::kAdd, x, y);
-                const uint16_t lo = type == AtomType::kF16x2 ? half_binary(op == AtomOp::kMin ? HalfOp::kMin : HalfOp::kMax, x, y)
-                                                            : bf16_binary(op == AtomOp::kMin ? HalfOp::kMin : HalfOp::kMax, x, y);
+                const uint16_t r =
+                    type == AtomType::kF16x2 ? half_binary(HalfOp::kAdd, x, y) : bf16_binary(HalfOp::kAdd, x, y);
+                const uint16_t lo = type == AtomType::kF16x2
+                                        ? half_binary(op == AtomOp::kMin ? HalfOp::kMin : HalfOp::kMax, x, y)
+                                        : bf16_binary(op == AtomOp::kMin ? HalfOp::kMin : HalfOp::kMax, x, y);
                 result |= static_cast<uint32_t>(op == AtomOp::kAdd ? r : lo) << i;
             }
             return result;
         }
     }
     if constexpr (sizeof(T) == 8) {
-        if (type == AtomType::kF64) return std::bit_cast<uint64_t>(std::bit_cast<double>(old) + std::bit_cast<double>(b));
+        if (type == AtomType::kF64)
+            return std::bit_cast<uint64_t>(std::bit_cast<double>(old) + std::bit_cast<double>(b));
     }
     if constexpr (sizeof(T) == 2) {
         const HalfOp h = op == AtomOp::kAdd ? HalfOp::kAdd : op == AtomOp::kMin ? HalfOp::kMin : HalfOp::kMax;
@@ -396,7 +420,8 @@ T apply_any(AtomOp op, AtomType type, T old, T b, T c, bool is_signed) {
     return old;
 }
 
-// imm is the address offset; aux: AtomOp | AtomType << 8 | Where << 16 | count << 24; list: destinations, then values b (count), then c.
+// imm is the address offset; aux: AtomOp | AtomType << 8 | Where << 16 | count << 24; list: destinations, then values b
+// (count), then c.
 template <class T>
 bool exec_atom(Exec& x, const Insn& in, uint32_t mask) {
     using Reg = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
@@ -410,7 +435,7 @@ bool exec_atom(Exec& x, const Insn& in, uint32_t mask) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
         const uint32_t bytes = sizeof(T) * count;
-        uint8_t* p = where == Where::kShared ? shared_at(x, lane, address, bytes, bytes)
+        uint8_t* p = where == Where::kShared   ? shared_at(x, lane, address, bytes, bytes)
                      : where == Where::kGlobal ? global_at(x, lane, address, bytes, bytes, true)
                                                : generic_at(x, lane, address, bytes, bytes, true);
         for (uint32_t i = 0; i < count; ++i) {
@@ -437,8 +462,9 @@ bool exec_atom128(Exec& x, const Insn& in, uint32_t mask) {
     for (int lane = 0; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
-        uint8_t* p = where == Where::kShared ? shared_at(x, lane, address, 16, 16)
-                     : where == Where::kGlobal ? global_at(x, lane, address, 16, 16, true) : generic_at(x, lane, address, 16, 16, true);
+        uint8_t* p = where == Where::kShared   ? shared_at(x, lane, address, 16, 16)
+                     : where == Where::kGlobal ? global_at(x, lane, address, 16, 16, true)
+                                               : generic_at(x, lane, address, 16, 16, true);
         uint64_t old[2], b[2];
         std::memcpy(old, p, 16);
         for (int i = 0; i < 2; ++i) b[i] = x.at<uint64_t>(list[1])[lane + i * kLanes];
@@ -460,17 +486,26 @@ void encode_atomic(Decoder& d, const Match& m, const Instruction& ir, Insn& out)
     const int op = m.one_of({"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"});
     const std::string_view t = m.words.back();
     const size_t sources = op == static_cast<int>(AtomOp::kCas) ? 2 : 1;
-    if (ir.operands.size() != (returns ? 1u : 0u) + 1 + sources + (hint ? 1 : 0)) d.fail("it has another number of operands");
+    if (ir.operands.size() != (returns ? 1u : 0u) + 1 + sources + (hint ? 1 : 0))
+        d.fail("it has another number of operands");
     const bool is_float = t == "f32" || t == "f64" || t == "f16" || t == "bf16" || t == "f16x2" || t == "bf16x2";
-    AtomType type = t == "f32" ? AtomType::kF32 : t == "f64" ? AtomType::kF64 : t == "f16" ? AtomType::kF16 : t == "bf16" ? AtomType::kBf16
-                  : t == "f16x2" ? AtomType::kF16x2 : t == "bf16x2" ? AtomType::kBf16x2 : AtomType::kInt;
+    AtomType type = t == "f32"      ? AtomType::kF32
+                    : t == "f64"    ? AtomType::kF64
+                    : t == "f16"    ? AtomType::kF16
+                    : t == "bf16"   ? AtomType::kBf16
+                    : t == "f16x2"  ? AtomType::kF16x2
+                    : t == "bf16x2" ? AtomType::kBf16x2
+                                    : AtomType::kInt;
     const AtomOp o = static_cast<AtomOp>(op);
     const bool bits = t[0] == 'b' && !is_float;
-    const bool logic = o == AtomOp::kAnd || o == AtomOp::kOr || o == AtomOp::kXor || o == AtomOp::kExch || o == AtomOp::kCas;
+    const bool logic =
+        o == AtomOp::kAnd || o == AtomOp::kOr || o == AtomOp::kXor || o == AtomOp::kExch || o == AtomOp::kCas;
     const bool min_max = o == AtomOp::kMin || o == AtomOp::kMax;
     const bool legal = is_float ? (o == AtomOp::kAdd || (min_max && (t != "f64")))
-                                : bits ? logic : (!logic || o == AtomOp::kExch || o == AtomOp::kCas);
-    if (!legal || ((o == AtomOp::kInc || o == AtomOp::kDec) && t != "u32")) d.fail("this operation does not exist for this type");
+                       : bits   ? logic
+                                : (!logic || o == AtomOp::kExch || o == AtomOp::kCas);
+    if (!legal || ((o == AtomOp::kInc || o == AtomOp::kDec) && t != "u32"))
+        d.fail("this operation does not exist for this type");
     if (type == AtomType::kF32 && min_max) d.fail("min and max of .f32 are not supported");
     const int width = t == "b128" ? 128 : t.ends_with("64") ? 64 : t == "f16" || t == "bf16" || t == "b16" ? 16 : 32;
     const uint32_t count = m.has("v2") ? 2 : m.has("v4") ? 4 : m.has("v8") ? 8 : 1;
@@ -481,8 +516,10 @@ void encode_atomic(Decoder& d, const Match& m, const Instruction& ir, Insn& out)
             slots.push_back(destination ? d.destination(operand, width) : d.source(operand, width));
             return;
         }
-        if (operand.kind != Operand::Kind::kVector || operand.elements.size() != count) d.fail("the vector has another number of elements");
-        for (const auto& e : operand.elements) slots.push_back(destination ? d.destination(e, width) : d.source(e, width));
+        if (operand.kind != Operand::Kind::kVector || operand.elements.size() != count)
+            d.fail("the vector has another number of elements");
+        for (const auto& e : operand.elements)
+            slots.push_back(destination ? d.destination(e, width) : d.source(e, width));
     };
     if (returns) {
         if (ir.operands[at].kind == Operand::Kind::kSink) slots.resize(count, kSinkSlot);
@@ -496,11 +533,15 @@ void encode_atomic(Decoder& d, const Match& m, const Instruction& ir, Insn& out)
     if (hint) d.source(ir.operands[at], 64);
     if (t[0] == 's') out.flags |= kSigned;
     const Where where = where_of(m);
-    out.aux = static_cast<uint32_t>(op) | static_cast<uint32_t>(type) << 8 | static_cast<uint32_t>(where) << 16 | count << 24;
+    out.aux =
+        static_cast<uint32_t>(op) | static_cast<uint32_t>(type) << 8 | static_cast<uint32_t>(where) << 16 | count << 24;
     out.list = d.list_begin();
     for (uint32_t s : slots) d.list_add(s);
     out.list_count = static_cast<uint32_t>(slots.size());
-    out.handler = width == 128 ? exec_atom128 : width == 64 ? exec_atom<uint64_t> : width == 16 ? exec_atom<uint16_t> : exec_atom<uint32_t>;
+    out.handler = width == 128  ? exec_atom128
+                  : width == 64 ? exec_atom<uint64_t>
+                  : width == 16 ? exec_atom<uint16_t>
+                                : exec_atom<uint32_t>;
 }
 
 // ---- address conversion ----
@@ -534,7 +575,8 @@ bool exec_isspacep(Exec& x, const Insn& in, uint32_t mask) {
     const uint64_t* a = x.at<uint64_t>(in.slot[1]);
     uint32_t value = 0;
     for (int l = 0; l < kLanes; ++l) {
-        const bool inside = in.aux == 0 ? a[l] >> kWindowShift == 0 && x.memory->find(a[l], 1).bytes != 0 : a[l] >> kWindowShift == in.imm >> kWindowShift;
+        const bool inside = in.aux == 0 ? a[l] >> kWindowShift == 0 && x.memory->find(a[l], 1).bytes != 0
+                                        : a[l] >> kWindowShift == in.imm >> kWindowShift;
         if (inside) value |= 1u << l;
     }
     x.set_predicate(in.slot[0], value, mask);
@@ -548,7 +590,9 @@ bool exec_mapa(Exec& x, const Insn& in, uint32_t mask) {
     for (int l = 0; l < kLanes; ++l) {
         if (!(mask >> l & 1)) continue;
         const uint32_t rank = x.at<uint32_t>(in.slot[2])[l];
-        if (rank != 0) fault(RunStatus::kIllegalAddress, l, "CTA rank " + std::to_string(rank) + " is outside the cluster of one CTA");
+        if (rank != 0)
+            fault(RunStatus::kIllegalAddress, l,
+                  "CTA rank " + std::to_string(rank) + " is outside the cluster of one CTA");
         d[l] = x.at<T>(in.slot[1])[l];
     }
     return true;
@@ -569,25 +613,35 @@ bool exec_getctarank(Exec& x, const Insn& in, uint32_t mask) {
 const Row kRows[] = {
     // ld{.weak|.relaxed.scope|.acquire.scope|.volatile}{.ss}{.cop|.nc}{.level::eviction_priority}{.level::cache_hint}
     //   {.level::prefetch_size}{.vec}.type d, [a]{, cache-policy};  (9.7.9.8, .9; ldu 9.7.9.10)
-    {"ld.[mmio].[weak|relaxed|acquire|volatile].[cta|cluster|gpu|sys]." LIDX_SPACES ".[ca|cg|cs|lu|cv].[nc]." LIDX_EVICT "." LIDX_EVICT2
-     ".[L2::cache_hint].[L2::64B|L2::128B|L2::256B].[v2|v4|v8]." LIDX_TYPES, "*", nullptr, nullptr, encode_load},
+    {"ld.[mmio].[weak|relaxed|acquire|volatile].[cta|cluster|gpu|sys]." LIDX_SPACES ".[ca|cg|cs|lu|cv].[nc]." LIDX_EVICT
+     "." LIDX_EVICT2 ".[L2::cache_hint].[L2::64B|L2::128B|L2::256B].[v2|v4|v8]." LIDX_TYPES,
+     "*", nullptr, nullptr, encode_load},
     {"ldu.[global].[v2|v4]." LIDX_TYPES, "*", nullptr, nullptr, encode_load},
-    // st{.weak|.relaxed.scope|.release.scope|.volatile}{.ss}{.cop}{.level::...}{.vec}.type [a], b{, cache-policy};  (9.7.9.12)
-    {"st.[mmio].[weak|relaxed|release|volatile].[cta|cluster|gpu|sys]." LIDX_SPACES ".[wb|cg|cs|wt]." LIDX_EVICT "." LIDX_EVICT2
-     ".[L2::cache_hint].[v2|v4|v8]." LIDX_TYPES, "*", nullptr, nullptr, encode_store},
+    // st{.weak|.relaxed.scope|.release.scope|.volatile}{.ss}{.cop}{.level::...}{.vec}.type [a], b{, cache-policy};
+    // (9.7.9.12)
+    {"st.[mmio].[weak|relaxed|release|volatile].[cta|cluster|gpu|sys]." LIDX_SPACES ".[wb|cg|cs|wt]." LIDX_EVICT
+     "." LIDX_EVICT2 ".[L2::cache_hint].[v2|v4|v8]." LIDX_TYPES,
+     "*", nullptr, nullptr, encode_store},
     // atom{.sem}{.scope}{.space}.op{.noftz}{.level::cache_hint}{.vec}.type d, [a], b{, c}{, cache-policy};  (9.7.13.5)
     {"(atom|red).[relaxed|acquire|release|acq_rel].[cta|cluster|gpu|sys].[global|shared|shared::cta|shared::cluster]."
      "(add|min|max|inc|dec|and|or|xor|exch|cas).[noftz].[L2::cache_hint].[v2|v4|v8]."
-     "(b16|b32|u32|s32|f32|f16|bf16|f16x2|bf16x2|b64|u64|s64|f64|b128)", "*", nullptr, nullptr, encode_atomic},
-    {"(atom|red).[relaxed|acquire|release|acq_rel].[cta|cluster|gpu|sys].[global].(add|min|max).[noftz].[L2::cache_hint]."
-     "[v2|v4|v8].(f32|f16|bf16|f16x2|bf16x2)", "*", nullptr, "90", encode_atomic},
-    {"(atom|red).[relaxed|acquire|release|acq_rel].[cta|cluster|gpu|sys].[global].[v2|v4|v8].(f32|f16|bf16|f16x2|bf16x2).(add|min|max).[noftz]",
+     "(b16|b32|u32|s32|f32|f16|bf16|f16x2|bf16x2|b64|u64|s64|f64|b128)",
+     "*", nullptr, nullptr, encode_atomic},
+    {"(atom|red).[relaxed|acquire|release|acq_rel].[cta|cluster|gpu|sys].[global].(add|min|max).[noftz].[L2::cache_"
+     "hint]."
+     "[v2|v4|v8].(f32|f16|bf16|f16x2|bf16x2)",
+     "*", nullptr, "90", encode_atomic},
+    {"(atom|red).[relaxed|acquire|release|acq_rel].[cta|cluster|gpu|sys].[global].[v2|v4|v8].(f32|f16|bf16|f16x2|"
+     "bf16x2).(add|min|max).[noftz]",
      "*", nullptr, "90", encode_atomic},
     // cvta{.to}.space.size p, a;  (9.7.9.20)
-    {"cvta.to.(const|global|local|shared|shared::cta|shared::cluster|param|param::entry).u64", "r64 s64", exec_cvta<uint64_t, true>, nullptr, encode_window},
-    {"cvta.(const|global|local|shared|shared::cta|shared::cluster|param|param::entry).u64", "r64 s64", exec_cvta<uint64_t, false>, nullptr, encode_window},
+    {"cvta.to.(const|global|local|shared|shared::cta|shared::cluster|param|param::entry).u64", "r64 s64",
+     exec_cvta<uint64_t, true>, nullptr, encode_window},
+    {"cvta.(const|global|local|shared|shared::cta|shared::cluster|param|param::entry).u64", "r64 s64",
+     exec_cvta<uint64_t, false>, nullptr, encode_window},
     // isspacep.space p, a;  (9.7.9.19)
-    {"isspacep.(const|global|local|shared|shared::cta|shared::cluster|param|param::entry)", "p s64", exec_isspacep, nullptr,
+    {"isspacep.(const|global|local|shared|shared::cta|shared::cluster|param|param::entry)", "p s64", exec_isspacep,
+     nullptr,
      [](Decoder&, const Match& m, const Instruction&, Insn& out) {
          out.imm = m.has("const") ? 15ull << kWindowShift : window_of(m);   // constants live in global memory
          out.aux = m.has("global") ? 0 : 1;
@@ -599,8 +653,8 @@ const Row kRows[] = {
     {"getctarank.[shared::cluster].u64", "r32 s64", exec_getctarank<uint64_t>, "90"},
 };
 
-}  // namespace
+}   // namespace
 
 std::span<const Row> rows_memory() { return kRows; }
 
-}  // namespace ptxemu
+}   // namespace ptxemu

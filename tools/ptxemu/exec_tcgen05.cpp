@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fifth-generation tensor core: Tensor Memory, its loads and stores, MMA and commit (PTX ISA 9.7.16). Arithmetic and
-// layouts are in tensor_core.*; here is what each instruction does when.
+// The fifth-generation tensor core: Tensor Memory, its loads and stores, MMA and commit (PTX ISA 9.7.16). Arithmetic
+// and layouts are in tensor_core.*; here is what each instruction does when.
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -36,9 +36,11 @@ Tmem& tmem_of(Exec& x) {
 }
 
 void check_columns(Exec& x, int lane, uint32_t column, uint32_t columns, const char* what) {
-    if (column + columns > Tmem::kColumns || !x.cta->tmem || !x.cta->tmem->is_allocated(static_cast<int>(column), static_cast<int>(columns))) {
-        fault(RunStatus::kIllegalAddress, lane, std::string(what) + " touches Tensor Memory columns " + std::to_string(column) + ".." +
-                                                    std::to_string(column + columns - 1) + ", which are not all allocated");
+    if (column + columns > Tmem::kColumns || !x.cta->tmem ||
+        !x.cta->tmem->is_allocated(static_cast<int>(column), static_cast<int>(columns))) {
+        fault(RunStatus::kIllegalAddress, lane,
+              std::string(what) + " touches Tensor Memory columns " + std::to_string(column) + ".." +
+                  std::to_string(column + columns - 1) + ", which are not all allocated");
     }
 }
 
@@ -55,7 +57,8 @@ bool exec_alloc(Exec& x, const Insn& in, uint32_t mask) {
     const int column = tmem.allocate(static_cast<int>(columns));
     if (column == -2) {
         illegal(-1, tmem.relinquished() ? "tcgen05.alloc after tcgen05.relinquish_alloc_permit"
-                                        : "tcgen05.alloc of " + std::to_string(columns) + " columns: 32, 64, 128, 256 or 512 are legal");
+                                        : "tcgen05.alloc of " + std::to_string(columns) +
+                                              " columns: 32, 64, 128, 256 or 512 are legal");
     }
     if (column == -1) return block(x, mask, Wait::kTmem);
     // What the columns held before is anybody's guess.
@@ -68,7 +71,8 @@ bool exec_alloc(Exec& x, const Insn& in, uint32_t mask) {
 // slot 0: address, 1: columns.
 bool exec_dealloc(Exec& x, const Insn& in, uint32_t mask) {
     if (!converge(x, mask)) return false;
-    const uint32_t address = uniform(x, in.slot[0], mask, "the address"), columns = uniform(x, in.slot[1], mask, "the number of columns");
+    const uint32_t address = uniform(x, in.slot[0], mask, "the address"),
+                   columns = uniform(x, in.slot[1], mask, "the number of columns");
     if (address >> 16 != 0) illegal(-1, "tcgen05.dealloc of address " + hex(address) + ": the lane is not 0");
     const std::string broken = tmem_of(x).release(static_cast<int>(address), static_cast<int>(columns));
     if (!broken.empty()) illegal(-1, broken);
@@ -90,18 +94,25 @@ struct Access {
     uint32_t split;   // immHalfSplitoff
 };
 // In Insn::aux.
-uint32_t encode_shape(const Access& a) { return static_cast<uint32_t>(a.shape) | static_cast<uint32_t>(a.num) << 8 | (a.packed ? 1u << 16 : 0); }
+uint32_t encode_shape(const Access& a) {
+    return static_cast<uint32_t>(a.shape) | static_cast<uint32_t>(a.num) << 8 | (a.packed ? 1u << 16 : 0);
+}
 Access decode_shape(uint32_t aux, uint64_t split) {
-    return {static_cast<TmemShape>(aux & 0xff), static_cast<int>(aux >> 8 & 0xff), (aux >> 16 & 1) != 0, static_cast<uint32_t>(split)};
+    return {static_cast<TmemShape>(aux & 0xff), static_cast<int>(aux >> 8 & 0xff), (aux >> 16 & 1) != 0,
+            static_cast<uint32_t>(split)};
 }
 
 // A warp reaches the lanes of its quarter only: those bits of the address are ignored, as by the hardware.
-struct Window { int lane; uint32_t column; };
+struct Window {
+    int lane;
+    uint32_t column;
+};
 Window window_of(Exec& x, uint32_t address, const Access& a, const char* what) {
     const int within = static_cast<int>(address >> 16 & 31);
     const uint32_t column = address & 0xffff;
     const bool half = a.shape != TmemShape::k32x32b;
-    if (within != 0 && !(half && within == 16)) illegal(-1, std::string(what) + " at lane " + std::to_string(within) + " of the warp's quarter");
+    if (within != 0 && !(half && within == 16))
+        illegal(-1, std::string(what) + " at lane " + std::to_string(within) + " of the warp's quarter");
     int last = 0;
     const int registers = tmem_registers(a.shape, a.num);
     for (int t = 0; t < kLanes; ++t) {
@@ -183,7 +194,8 @@ bool exec_tmem_store(Exec& x, const Insn& in, uint32_t mask) {
     const uint32_t address = uniform(x, in.slot[0], mask, "the address") + static_cast<uint32_t>(in.imm);
     const Access a = decode_shape(in.aux, in.slot[1]);
     std::vector<uint32_t> values(static_cast<size_t>(in.list_count) * kLanes);
-    for (uint32_t i = 0; i < in.list_count; ++i) std::memcpy(values.data() + i * kLanes, x.at<uint32_t>(x.lists[in.list + i]), kLanes * 4);
+    for (uint32_t i = 0; i < in.list_count; ++i)
+        std::memcpy(values.data() + i * kLanes, x.at<uint32_t>(x.lists[in.list + i]), kLanes * 4);
     window_of(x, address, a, "tcgen05.st");
     if (!x.cta->adversarial) {
         store_cells(x, a, address, values.data(), mask);
@@ -212,7 +224,8 @@ void encode_tmem_access(Decoder& d, const Match& m, const Instruction& ir, Insn&
     if (registers == 0) d.fail("this shape has no such number of repetitions");
     const Operand& values = ir.operands[load ? 0 : split ? 2 : 1];
     d.address(ir.operands[load ? 1 : 0], out, 0);
-    if (out.flags & kAddress64 && ir.operands[load ? 1 : 0].elements[0].kind == Operand::Kind::kRegister) d.fail("a Tensor Memory address has 32 bits");
+    if (out.flags & kAddress64 && ir.operands[load ? 1 : 0].elements[0].kind == Operand::Kind::kRegister)
+        d.fail("a Tensor Memory address has 32 bits");
     if (split) out.slot[1] = static_cast<uint32_t>(d.immediate(ir.operands[load ? 2 : 1]));
     std::vector<uint32_t> slots;
     if (values.kind == Operand::Kind::kVector)
@@ -235,9 +248,9 @@ bool exec_tmem_wait(Exec& x, const Insn& in, uint32_t mask) {
 
 // ---- mma, commit ----
 
-// Lists: d (4 words), A's address in Tensor Memory (4; unless it is a descriptor). slot: 0 descriptor of A, 1 of B, 2 instruction
-// descriptor, 3 enable-input-d. list_count: mask registers behind the addresses. aux: MmaKind | A in Tensor Memory << 8 |
-// scale-input-d << 16.
+// Lists: d (4 words), A's address in Tensor Memory (4; unless it is a descriptor). slot: 0 descriptor of A, 1 of B, 2
+// instruction descriptor, 3 enable-input-d. list_count: mask registers behind the addresses. aux: MmaKind | A in Tensor
+// Memory << 8 | scale-input-d << 16.
 bool exec_tensor_mma(Exec& x, const Insn& in, uint32_t mask) {
     const uint32_t enable = x.predicate(in, 3);
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -378,7 +391,8 @@ void multiply(Exec& x, const AsyncOp& op) {
     }
     const uint32_t column = op.tmem & 0xffff, start_lane = op.tmem >> 16;
     check_columns(x, op.lane, column, static_cast<uint32_t>(desc.n), "the accumulator");
-    if (start_lane != 0 && !(desc.m == 64 && start_lane == 16)) illegal(op.lane, "the accumulator starts at lane " + std::to_string(start_lane));
+    if (start_lane != 0 && !(desc.m == 64 && start_lane == 16))
+        illegal(op.lane, "the accumulator starts at lane " + std::to_string(start_lane));
     Tmem& tmem = *x.cta->tmem;
 
     std::vector<uint8_t> a;
@@ -411,8 +425,9 @@ void multiply(Exec& x, const AsyncOp& op) {
         for (int m = 0; m < desc.m; m += block) {
             int lane, c;
             tmem_d_cell(desc.m, 1, m, 0, desc.n, &lane, &c);
-            mma_fp8_k32(desc.a, desc.b, a.data() + m * 32, b.data(), block, desc.n, tmem.lane(lane + static_cast<int>(start_lane)) + column,
-                        Tmem::kColumns, op.accumulate, kSm100Rule);
+            mma_fp8_k32(desc.a, desc.b, a.data() + m * 32, b.data(), block, desc.n,
+                        tmem.lane(lane + static_cast<int>(start_lane)) + column, Tmem::kColumns, op.accumulate,
+                        kSm100Rule);
         }
         return;
     }
@@ -431,10 +446,12 @@ void multiply(Exec& x, const AsyncOp& op) {
             uint32_t& cell = tmem.lane(lane)[column + static_cast<uint32_t>(c)];
             const uint32_t *pa = ea.data() + m * k, *pb = eb.data() + n * k;
             if (integer) {
-                cell = static_cast<uint32_t>(integer_dot(desc.a, desc.b, pa, pb, k, static_cast<int32_t>(cell), op.accumulate, desc.saturate));
+                cell = static_cast<uint32_t>(
+                    integer_dot(desc.a, desc.b, pa, pb, k, static_cast<int32_t>(cell), op.accumulate, desc.saturate));
             } else if (desc.d_f32) {
                 uint32_t in = cell;
-                if (op.scale_d != 0) in = std::bit_cast<uint32_t>(std::ldexp(std::bit_cast<float>(in), -static_cast<int>(op.scale_d)));
+                if (op.scale_d != 0)
+                    in = std::bit_cast<uint32_t>(std::ldexp(std::bit_cast<float>(in), -static_cast<int>(op.scale_d)));
                 cell = fused_dot(desc.a, desc.b, pa, pb, k, in, op.accumulate, kSm100Rule);
             } else {
                 if (op.scale_d != 0) illegal(op.lane, "scale-input-d with an f16 accumulator is not supported yet");
@@ -448,33 +465,45 @@ void multiply(Exec& x, const AsyncOp& op) {
 #define LIDX_COLLECTOR "[collector::a::fill|collector::a::use|collector::a::lastuse|collector::a::discard]"
 
 const Row kRows[] = {
-    // tcgen05.alloc.cta_group.sync.aligned{.shared::cta}.b32 [dst], nCols;  dealloc taddr, nCols;  relinquish_alloc_permit  (9.7.16.7)
+    // tcgen05.alloc.cta_group.sync.aligned{.shared::cta}.b32 [dst], nCols;  dealloc taddr, nCols;
+    // relinquish_alloc_permit  (9.7.16.7)
     {"tcgen05.alloc." LIDX_GROUP ".sync.aligned.[shared::cta].b32", "m s32", exec_alloc, "100f", refuse_pairs},
     {"tcgen05.dealloc." LIDX_GROUP ".sync.aligned.b32", "s32 s32", exec_dealloc, "100f", refuse_pairs},
     {"tcgen05.relinquish_alloc_permit." LIDX_GROUP ".sync.aligned", "-", exec_relinquish, "100f", refuse_pairs},
-    // tcgen05.ld.sync.aligned.shape.num{.pack::16b}.b32 r, [taddr]{, immHalfSplitoff};  st [taddr]{, immHalfSplitoff}, r  (9.7.16.8)
-    {"tcgen05.ld.sync.aligned.(16x64b|16x128b|16x256b|32x32b|16x32bx2).(x1|x2|x4|x8|x16|x32|x64|x128).[pack::16b].b32", "*", exec_tmem_load, "100f",
-     encode_tmem_access},
-    {"tcgen05.st.sync.aligned.(16x64b|16x128b|16x256b|32x32b|16x32bx2).(x1|x2|x4|x8|x16|x32|x64|x128).[unpack::16b].b32", "*", exec_tmem_store, "100f",
-     encode_tmem_access},
+    // tcgen05.ld.sync.aligned.shape.num{.pack::16b}.b32 r, [taddr]{, immHalfSplitoff};  st [taddr]{, immHalfSplitoff},
+    // r  (9.7.16.8)
+    {"tcgen05.ld.sync.aligned.(16x64b|16x128b|16x256b|32x32b|16x32bx2).(x1|x2|x4|x8|x16|x32|x64|x128).[pack::16b].b32",
+     "*", exec_tmem_load, "100f", encode_tmem_access},
+    {"tcgen05.st.sync.aligned.(16x64b|16x128b|16x256b|32x32b|16x32bx2).(x1|x2|x4|x8|x16|x32|x64|x128).[unpack::16b]."
+     "b32",
+     "*", exec_tmem_store, "100f", encode_tmem_access},
     {"tcgen05.wait::ld.sync.aligned", "-", exec_tmem_wait, "100f"},
-    {"tcgen05.wait::st.sync.aligned", "-", exec_tmem_wait, "100f", [](Decoder&, const Match&, const Instruction&, Insn& out) { out.aux = 1; }},
-    // tcgen05.mma.cta_group.kind{.collector_usage} [d], a-desc|[a], b-desc, idesc{, {disable-output-lane}}, enable-input-d{, scale-input-d}  (9.7.16.10.9)
-    {"tcgen05.mma." LIDX_GROUP ".(kind::f16|kind::tf32|kind::f8f6f4|kind::i8)." LIDX_COLLECTOR, "*", exec_tensor_mma, "100f", encode_mma},
+    {"tcgen05.wait::st.sync.aligned", "-", exec_tmem_wait, "100f",
+     [](Decoder&, const Match&, const Instruction&, Insn& out) { out.aux = 1; }},
+    // tcgen05.mma.cta_group.kind{.collector_usage} [d], a-desc|[a], b-desc, idesc{, {disable-output-lane}},
+    // enable-input-d{, scale-input-d}  (9.7.16.10.9)
+    {"tcgen05.mma." LIDX_GROUP ".(kind::f16|kind::tf32|kind::f8f6f4|kind::i8)." LIDX_COLLECTOR, "*", exec_tensor_mma,
+     "100f", encode_mma},
     // tcgen05.commit.cta_group.mbarrier::arrive::one{.shared::cluster}{.multicast}.b64 [mbar]{, ctaMask}  (9.7.16.12)
-    {"tcgen05.commit." LIDX_GROUP ".mbarrier::arrive::one.[shared::cluster].[multicast::cluster].b64", "*", exec_commit, "100f", encode_commit},
+    {"tcgen05.commit." LIDX_GROUP ".mbarrier::arrive::one.[shared::cluster].[multicast::cluster].b64", "*", exec_commit,
+     "100f", encode_commit},
     // tcgen05.fence::before_thread_sync;  tcgen05.fence::after_thread_sync  (9.7.16.11)
-    {"tcgen05.(fence::before_thread_sync|fence::after_thread_sync)", "-", [](Exec&, const Insn&, uint32_t) { return true; }, "100f"},
+    {"tcgen05.(fence::before_thread_sync|fence::after_thread_sync)", "-",
+     [](Exec&, const Insn&, uint32_t) { return true; }, "100f"},
 };
 
-}  // namespace
+}   // namespace
 
 void complete_tensor(Exec& x, AsyncOp& op) {
     switch (op.kind) {
         case AsyncKind::kMma: multiply(x, op); break;
         case AsyncKind::kCommit: mbarrier_arrive_at(x, op.lane, op.mbarrier); break;
-        case AsyncKind::kTmemLoad: load_cells(x, decode_shape(op.instr_descriptor, op.bytes), op.tmem, op.payload.data(), op.mask); break;
-        case AsyncKind::kTmemStore: store_cells(x, decode_shape(op.instr_descriptor, op.bytes), op.tmem, op.payload.data(), op.mask); break;
+        case AsyncKind::kTmemLoad:
+            load_cells(x, decode_shape(op.instr_descriptor, op.bytes), op.tmem, op.payload.data(), op.mask);
+            break;
+        case AsyncKind::kTmemStore:
+            store_cells(x, decode_shape(op.instr_descriptor, op.bytes), op.tmem, op.payload.data(), op.mask);
+            break;
         default: fault(RunStatus::kInternal, op.lane, "an asynchronous operation that nobody carries out");
     }
 }
@@ -498,4 +527,4 @@ void finish_tmem_accesses(Exec& x, AsyncKind kind) {
 
 std::span<const Row> rows_tcgen05() { return kRows; }
 
-}  // namespace ptxemu
+}   // namespace ptxemu

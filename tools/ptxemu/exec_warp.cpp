@@ -15,15 +15,18 @@ u32 members_of(Exec& x, const Insn& in, int slot, uint32_t mask) {
     const u32* m = x.at<u32>(in.slot[slot]);
     const int first = std::countr_zero(mask);
     for (int l = first; l < kLanes; ++l) {
-        if ((mask >> l & 1) && m[l] != m[first]) fault(RunStatus::kIllegalInstruction, l, "the lanes of one instruction name different membermasks");
+        if ((mask >> l & 1) && m[l] != m[first])
+            fault(RunStatus::kIllegalInstruction, l, "the lanes of one instruction name different membermasks");
     }
     if ((m[first] & mask) != mask) {
-        fault(RunStatus::kIllegalInstruction, std::countr_zero(mask & ~m[first]), "the lane is not in its own membermask");
+        fault(RunStatus::kIllegalInstruction, std::countr_zero(mask & ~m[first]),
+              "the lane is not in its own membermask");
     }
     return m[first];
 }
 
-// shfl{.sync}.mode.b32 d{|p}, a, b, c{, membermask} (9.7.9.6). slot: 0 d, 1 a, 2 b, 3 c, 4 membermask, 5 p; aux: mode; imm: synchronous.
+// shfl{.sync}.mode.b32 d{|p}, a, b, c{, membermask} (9.7.9.6). slot: 0 d, 1 a, 2 b, 3 c, 4 membermask, 5 p; aux: mode;
+// imm: synchronous.
 bool exec_shfl(Exec& x, const Insn& in, uint32_t mask) {
     if (in.imm && !gather_members(x, &mask, members_of(x, in, 4, mask))) return false;
     u32* d = x.at<u32>(in.slot[0]);
@@ -32,15 +35,28 @@ bool exec_shfl(Exec& x, const Insn& in, uint32_t mask) {
     u32 inside = 0;
     for (int l = 0; l < kLanes; ++l) {
         const int lane = l;
-        const int bound = static_cast<int>(b[l] & 31), clamp = static_cast<int>(c[l] & 31), segment = static_cast<int>(c[l] >> 8 & 31);
+        const int bound = static_cast<int>(b[l] & 31), clamp = static_cast<int>(c[l] & 31),
+                  segment = static_cast<int>(c[l] >> 8 & 31);
         const int max_lane = (lane & segment) | (clamp & ~segment), min_lane = lane & segment;
         int j;
         bool p;
         switch (in.aux) {
-            case 0: j = lane - bound; p = j >= max_lane; break;
-            case 1: j = lane + bound; p = j <= max_lane; break;
-            case 2: j = lane ^ bound; p = j <= max_lane; break;
-            default: j = min_lane | (bound & ~segment); p = j <= max_lane; break;
+            case 0:
+                j = lane - bound;
+                p = j >= max_lane;
+                break;
+            case 1:
+                j = lane + bound;
+                p = j <= max_lane;
+                break;
+            case 2:
+                j = lane ^ bound;
+                p = j <= max_lane;
+                break;
+            default:
+                j = min_lane | (bound & ~segment);
+                p = j <= max_lane;
+                break;
         }
         if (!p) j = lane;
         value[l] = a[j & 31];
@@ -139,8 +155,12 @@ bool exec_redux(Exec& x, const Insn& in, uint32_t mask) {
         }
         switch (in.aux) {
             case 0: r += v; break;
-            case 1: r = is_signed ? static_cast<u32>(std::min(static_cast<s32>(r), static_cast<s32>(v))) : std::min(r, v); break;
-            case 2: r = is_signed ? static_cast<u32>(std::max(static_cast<s32>(r), static_cast<s32>(v))) : std::max(r, v); break;
+            case 1:
+                r = is_signed ? static_cast<u32>(std::min(static_cast<s32>(r), static_cast<s32>(v))) : std::min(r, v);
+                break;
+            case 2:
+                r = is_signed ? static_cast<u32>(std::max(static_cast<s32>(r), static_cast<s32>(v))) : std::max(r, v);
+                break;
             case 3: r &= v; break;
             case 4: r |= v; break;
             default: r ^= v; break;
@@ -193,8 +213,11 @@ const Row kRows[] = {
     {"shfl.[sync].(up|down|bfly|idx).b32", "*", exec_shfl, nullptr, encode_shfl},
     // vote.sync.(all|any|uni).pred d, {!}a, membermask;  vote.sync.ballot.b32  (9.7.13.9)
     {"vote.sync.(all|any|uni).pred", "p q s32", exec_vote, nullptr,
-     [](Decoder&, const Match& m, const Instruction&, Insn& out) { out.aux = static_cast<u32>(m.one_of({"all", "any", "uni"})); }},
-    {"vote.sync.ballot.b32", "r32 q s32", exec_vote, nullptr, [](Decoder&, const Match&, const Instruction&, Insn& out) { out.aux = 3; }},
+     [](Decoder&, const Match& m, const Instruction&, Insn& out) {
+         out.aux = static_cast<u32>(m.one_of({"all", "any", "uni"}));
+     }},
+    {"vote.sync.ballot.b32", "r32 q s32", exec_vote, nullptr,
+     [](Decoder&, const Match&, const Instruction&, Insn& out) { out.aux = 3; }},
     // match.(any|all).sync.(b32|b64) d{|p}, a, membermask  (9.7.13.10)
     {"match.(any|all).sync.b32", "*", exec_match<u32>, nullptr, encode_match<u32>},
     {"match.(any|all).sync.b64", "*", exec_match<u64>, nullptr, encode_match<u64>},
@@ -207,11 +230,12 @@ const Row kRows[] = {
     // elect.sync d|p, membermask  (9.7.13.14)
     {"elect.sync", "*", exec_elect, "90", encode_elect},
     // bar.warp.sync membermask  (9.7.13.2)
-    {"bar.warp.sync", "s32", [](Exec& x, const Insn& in, uint32_t mask) { return warp_barrier(x, mask, members_of(x, in, 0, mask)); }},
+    {"bar.warp.sync", "s32",
+     [](Exec& x, const Insn& in, uint32_t mask) { return warp_barrier(x, mask, members_of(x, in, 0, mask)); }},
 };
 
-}  // namespace
+}   // namespace
 
 std::span<const Row> rows_warp() { return kRows; }
 
-}  // namespace ptxemu
+}   // namespace ptxemu

@@ -20,7 +20,7 @@ double two_sum(double a, double b, int* tail) {
     return s;
 }
 
-}  // namespace
+}   // namespace
 
 uint32_t round_to_format(double value, int tail, const SmallFormat& f, int mode, bool saturate) {
     const int fraction_bits = f.precision - 1;
@@ -71,7 +71,8 @@ uint32_t round_to_format(double value, int tail, const SmallFormat& f, int mode,
         code = static_cast<uint64_t>(significand);
     } else {
         const int64_t biased = static_cast<int64_t>(e) - f.min_exponent + 1;
-        code = (static_cast<uint64_t>(biased) << fraction_bits) + (static_cast<uint64_t>(significand) - (1ull << fraction_bits));
+        code = (static_cast<uint64_t>(biased) << fraction_bits) +
+               (static_cast<uint64_t>(significand) - (1ull << fraction_bits));
     }
     if (code > largest) {
         const bool away = mode == 0 || mode == 4 || (mode == 2 && sign) || (mode == 3 && !sign);
@@ -92,14 +93,20 @@ double format_value(uint32_t code, const SmallFormat& f) {
     if (f.has_infinity && exponent == top) magnitude = fraction ? std::nan("") : HUGE_VAL;
     else if (!f.has_infinity && exponent == top && fraction == (1u << fraction_bits) - 1) magnitude = std::nan("");
     else if (exponent == 0) magnitude = std::ldexp(static_cast<double>(fraction), f.min_exponent - fraction_bits);
-    else magnitude = std::ldexp(static_cast<double>(fraction + (1u << fraction_bits)), static_cast<int>(exponent) - 1 + f.min_exponent - fraction_bits);
+    else
+        magnitude = std::ldexp(static_cast<double>(fraction + (1u << fraction_bits)),
+                               static_cast<int>(exponent) - 1 + f.min_exponent - fraction_bits);
     return negative ? -magnitude : magnitude;
 }
 
 double half_value(uint16_t code) { return format_value(code, kHalfFormat); }
 double bf16_value(uint16_t code) { return format_value(code, kBf16Format); }
-uint16_t half_round(double value, int tail, int mode) { return static_cast<uint16_t>(round_to_format(value, tail, kHalfFormat, mode, false)); }
-uint16_t bf16_round(double value, int tail, int mode) { return static_cast<uint16_t>(round_to_format(value, tail, kBf16Format, mode, false)); }
+uint16_t half_round(double value, int tail, int mode) {
+    return static_cast<uint16_t>(round_to_format(value, tail, kHalfFormat, mode, false));
+}
+uint16_t bf16_round(double value, int tail, int mode) {
+    return static_cast<uint16_t>(round_to_format(value, tail, kBf16Format, mode, false));
+}
 
 namespace {
 
@@ -136,11 +143,11 @@ uint16_t fused(uint16_t a, uint16_t b, uint16_t c, const SmallFormat& f) {
     return static_cast<uint16_t>(round_to_format(r, tail, f, 0, false));
 }
 
-}  // namespace
+}   // namespace
 
 uint16_t half_binary(HalfOp op, uint16_t a, uint16_t b) { return binary(op, a, b, kHalfFormat); }
 uint16_t bf16_binary(HalfOp op, uint16_t a, uint16_t b) { return binary(op, a, b, kBf16Format); }
 uint16_t half_fma(uint16_t a, uint16_t b, uint16_t c) { return fused(a, b, c, kHalfFormat); }
 uint16_t bf16_fma(uint16_t a, uint16_t b, uint16_t c) { return fused(a, b, c, kBf16Format); }
 
-}  // namespace ptxemu
+}   // namespace ptxemu

@@ -6,10 +6,11 @@
 namespace ptxemu {
 
 // Rounds a binary64 value, plus an infinitesimal of the sign `tail`, to a format of `bits` precision (implicit bit
-// included) and minimum exponent. mode: 0 nearest even, 1 zero, 2 minus infinity, 3 plus infinity, 4 nearest, ties away.
+// included) and minimum exponent. mode: 0 nearest even, 1 zero, 2 minus infinity, 3 plus infinity, 4 nearest, ties
+// away.
 struct SmallFormat {
-    int precision;       // significand bits, the leading one included
-    int min_exponent;    // of normal numbers
+    int precision;      // significand bits, the leading one included
+    int min_exponent;   // of normal numbers
     int max_exponent;
     int exponent_bits;
     bool has_infinity;   // e4m3 has none
@@ -36,4 +37,4 @@ uint16_t bf16_binary(HalfOp op, uint16_t a, uint16_t b);
 uint16_t half_fma(uint16_t a, uint16_t b, uint16_t c);
 uint16_t bf16_fma(uint16_t a, uint16_t b, uint16_t c);
 
-}  // namespace ptxemu
+}   // namespace ptxemu

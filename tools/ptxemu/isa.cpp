@@ -49,10 +49,12 @@ std::vector<SyntaxWord> compile_syntax(std::string_view syntax) {
     return words;
 }
 
-bool match_words(const std::vector<SyntaxWord>& syntax, size_t s, const std::vector<std::string_view>& words, size_t w) {
+bool match_words(const std::vector<SyntaxWord>& syntax, size_t s, const std::vector<std::string_view>& words,
+                 size_t w) {
     if (s == syntax.size()) return w == words.size();
     const SyntaxWord& word = syntax[s];
-    if (w < words.size() && std::find(word.alternatives.begin(), word.alternatives.end(), words[w]) != word.alternatives.end() &&
+    if (w < words.size() &&
+        std::find(word.alternatives.begin(), word.alternatives.end(), words[w]) != word.alternatives.end() &&
         match_words(syntax, s + 1, words, w + 1)) {
         return true;
     }
@@ -72,8 +74,8 @@ using Table = std::unordered_map<std::string_view, std::vector<CompiledRow>>;
 const Table& table() {
     static const Table rows = [] {
         Table t;
-        auto add = [&t](std::span<const Row> rows) {
-            for (const Row& row : rows) {
+        auto add = [&t](std::span<const Row> file) {
+            for (const Row& row : file) {
                 CompiledRow compiled{&row, compile_syntax(row.syntax)};
                 for (auto first : compiled.words.front().alternatives) t[first].push_back(compiled);
             }
@@ -98,39 +100,84 @@ const Table& table() {
     return rows;
 }
 
-struct FlagWord { std::string_view word; uint32_t flag; };
+struct FlagWord {
+    std::string_view word;
+    uint32_t flag;
+};
 constexpr uint32_t rounding_flag(Rounding r) { return static_cast<uint32_t>(r) << 5; }
 constexpr FlagWord kFlagWords[] = {
-    {"ftz", kFtz}, {"sat", kSat}, {"satfinite", kSat}, {"NaN", kNanMode}, {"xorsign", kXorSignAbs}, {"relu", kRelu},
-    {"rz", rounding_flag(Rounding::kZero)}, {"rzi", rounding_flag(Rounding::kZero)},
-    {"rm", rounding_flag(Rounding::kMinus)}, {"rmi", rounding_flag(Rounding::kMinus)},
-    {"rp", rounding_flag(Rounding::kPlus)}, {"rpi", rounding_flag(Rounding::kPlus)},
-    {"rna", rounding_flag(Rounding::kNearestAway)}, {"aligned", kAligned}, {"uni", kUnified}, {"popc", kPopc},
+    {"ftz", kFtz},
+    {"sat", kSat},
+    {"satfinite", kSat},
+    {"NaN", kNanMode},
+    {"xorsign", kXorSignAbs},
+    {"relu", kRelu},
+    {"rz", rounding_flag(Rounding::kZero)},
+    {"rzi", rounding_flag(Rounding::kZero)},
+    {"rm", rounding_flag(Rounding::kMinus)},
+    {"rmi", rounding_flag(Rounding::kMinus)},
+    {"rp", rounding_flag(Rounding::kPlus)},
+    {"rpi", rounding_flag(Rounding::kPlus)},
+    {"rna", rounding_flag(Rounding::kNearestAway)},
+    {"aligned", kAligned},
+    {"uni", kUnified},
+    {"popc", kPopc},
 };
 
-struct SpecialName { std::string_view name; Special special; };
+struct SpecialName {
+    std::string_view name;
+    Special special;
+};
 constexpr SpecialName kSpecialNames[] = {
-    {"%tid.x", Special::kTidX}, {"%tid.y", Special::kTidY}, {"%tid.z", Special::kTidZ},
-    {"%ntid.x", Special::kNtidX}, {"%ntid.y", Special::kNtidY}, {"%ntid.z", Special::kNtidZ},
-    {"%laneid", Special::kLaneId}, {"%warpid", Special::kWarpId}, {"%nwarpid", Special::kNwarpId},
-    {"%ctaid.x", Special::kCtaIdX}, {"%ctaid.y", Special::kCtaIdY}, {"%ctaid.z", Special::kCtaIdZ},
-    {"%nctaid.x", Special::kNctaIdX}, {"%nctaid.y", Special::kNctaIdY}, {"%nctaid.z", Special::kNctaIdZ},
-    {"%smid", Special::kSmId}, {"%nsmid", Special::kNsmId}, {"%gridid", Special::kGridId},
+    {"%tid.x", Special::kTidX},
+    {"%tid.y", Special::kTidY},
+    {"%tid.z", Special::kTidZ},
+    {"%ntid.x", Special::kNtidX},
+    {"%ntid.y", Special::kNtidY},
+    {"%ntid.z", Special::kNtidZ},
+    {"%laneid", Special::kLaneId},
+    {"%warpid", Special::kWarpId},
+    {"%nwarpid", Special::kNwarpId},
+    {"%ctaid.x", Special::kCtaIdX},
+    {"%ctaid.y", Special::kCtaIdY},
+    {"%ctaid.z", Special::kCtaIdZ},
+    {"%nctaid.x", Special::kNctaIdX},
+    {"%nctaid.y", Special::kNctaIdY},
+    {"%nctaid.z", Special::kNctaIdZ},
+    {"%smid", Special::kSmId},
+    {"%nsmid", Special::kNsmId},
+    {"%gridid", Special::kGridId},
     {"%is_explicit_cluster", Special::kIsExplicitCluster},
-    {"%clusterid.x", Special::kClusterIdX}, {"%clusterid.y", Special::kClusterIdY}, {"%clusterid.z", Special::kClusterIdZ},
-    {"%nclusterid.x", Special::kNclusterIdX}, {"%nclusterid.y", Special::kNclusterIdY},
-    {"%nclusterid.z", Special::kNclusterIdZ}, {"%cluster_ctaid.x", Special::kClusterCtaIdX},
-    {"%cluster_ctaid.y", Special::kClusterCtaIdY}, {"%cluster_ctaid.z", Special::kClusterCtaIdZ},
-    {"%cluster_nctaid.x", Special::kClusterNctaIdX}, {"%cluster_nctaid.y", Special::kClusterNctaIdY},
-    {"%cluster_nctaid.z", Special::kClusterNctaIdZ}, {"%cluster_ctarank", Special::kClusterCtaRank},
-    {"%cluster_nctarank", Special::kClusterNctaRank}, {"%lanemask_eq", Special::kLanemaskEq},
-    {"%lanemask_le", Special::kLanemaskLe}, {"%lanemask_lt", Special::kLanemaskLt}, {"%lanemask_ge", Special::kLanemaskGe},
-    {"%lanemask_gt", Special::kLanemaskGt}, {"%total_smem_size", Special::kTotalSmemSize},
-    {"%aggr_smem_size", Special::kAggrSmemSize}, {"%dynamic_smem_size", Special::kDynamicSmemSize},
+    {"%clusterid.x", Special::kClusterIdX},
+    {"%clusterid.y", Special::kClusterIdY},
+    {"%clusterid.z", Special::kClusterIdZ},
+    {"%nclusterid.x", Special::kNclusterIdX},
+    {"%nclusterid.y", Special::kNclusterIdY},
+    {"%nclusterid.z", Special::kNclusterIdZ},
+    {"%cluster_ctaid.x", Special::kClusterCtaIdX},
+    {"%cluster_ctaid.y", Special::kClusterCtaIdY},
+    {"%cluster_ctaid.z", Special::kClusterCtaIdZ},
+    {"%cluster_nctaid.x", Special::kClusterNctaIdX},
+    {"%cluster_nctaid.y", Special::kClusterNctaIdY},
+    {"%cluster_nctaid.z", Special::kClusterNctaIdZ},
+    {"%cluster_ctarank", Special::kClusterCtaRank},
+    {"%cluster_nctarank", Special::kClusterNctaRank},
+    {"%lanemask_eq", Special::kLanemaskEq},
+    {"%lanemask_le", Special::kLanemaskLe},
+    {"%lanemask_lt", Special::kLanemaskLt},
+    {"%lanemask_ge", Special::kLanemaskGe},
+    {"%lanemask_gt", Special::kLanemaskGt},
+    {"%total_smem_size", Special::kTotalSmemSize},
+    {"%aggr_smem_size", Special::kAggrSmemSize},
+    {"%dynamic_smem_size", Special::kDynamicSmemSize},
     {"%reserved_smem_offset_begin", Special::kReservedSmemOffsetBegin},
     {"%reserved_smem_offset_end", Special::kReservedSmemOffsetEnd},
-    {"%reserved_smem_offset_cap", Special::kReservedSmemOffsetCap}, {"%current_graph_exec", Special::kCurrentGraphExec},
-    {"%tid.w", Special::kZero}, {"%ntid.w", Special::kZero}, {"%ctaid.w", Special::kZero}, {"%nctaid.w", Special::kZero},
+    {"%reserved_smem_offset_cap", Special::kReservedSmemOffsetCap},
+    {"%current_graph_exec", Special::kCurrentGraphExec},
+    {"%tid.w", Special::kZero},
+    {"%ntid.w", Special::kZero},
+    {"%ctaid.w", Special::kZero},
+    {"%nctaid.w", Special::kZero},
 };
 
 uint32_t align_up(uint32_t value, uint32_t align) { return (value + align - 1) / align * align; }
@@ -146,8 +193,8 @@ int slot_bits(Type type) {
 std::string stat_name(const Instruction& ir) {
     if (ir.opcode.find('.') != std::string::npos) return ir.opcode;
     static constexpr std::string_view kSpaced[] = {"ld", "st", "atom", "red"};
-    static constexpr std::string_view kSpaces[] = {"global", "shared", "shared::cta", "shared::cluster", "local", "const",
-                                                   "param", "param::entry", "param::func"};
+    static constexpr std::string_view kSpaces[] = {"global", "shared", "shared::cta",  "shared::cluster", "local",
+                                                   "const",  "param",  "param::entry", "param::func"};
     if (std::find(std::begin(kSpaced), std::end(kSpaced), ir.opcode) != std::end(kSpaced)) {
         for (const auto& m : ir.modifiers)
             for (auto s : kSpaces)
@@ -175,7 +222,7 @@ bool target_has(const std::string& target, const char* needs) {
     return have >= target_number(std::string(want));
 }
 
-}  // namespace
+}   // namespace
 
 void Decoder::fail(const std::string& why) const {
     const int line = ir_ ? ir_->line : 0;
@@ -258,7 +305,8 @@ uint64_t Decoder::symbol_value(const Operand& operand) {
             auto own = frame_->param_offsets.find(v->name);
             if (own != frame_->param_offsets.end()) base = kParamLocalBase + own->second;
             else if (in_entry() && !frame_->function->params.empty() && v >= frame_->function->params.data() &&
-                     v < frame_->function->params.data() + frame_->function->params.size()) base = v->offset;
+                     v < frame_->function->params.data() + frame_->function->params.size())
+                base = v->offset;
             else base = kParamLocalBase + frame_->call_base + v->offset;
             break;
         }
@@ -295,7 +343,8 @@ uint32_t Decoder::source(const Operand& operand, int bits) {
                 double wide = operand.is_double ? std::bit_cast<double>(value)
                                                 : std::bit_cast<float>(static_cast<uint32_t>(value));
                 if (bits == 64) value = std::bit_cast<uint64_t>(wide);
-                else if (bits == 32) value = operand.is_double ? std::bit_cast<uint32_t>(static_cast<float>(wide)) : value;
+                else if (bits == 32)
+                    value = operand.is_double ? std::bit_cast<uint32_t>(static_cast<float>(wide)) : value;
                 else fail("a floating-point immediate cannot stand here");
             }
             if (bits == 16) value &= 0xffff;
@@ -313,8 +362,8 @@ uint32_t Decoder::destination(const Operand& operand, int bits) {
     if (operand.kind != Operand::Kind::kRegister) fail("a destination register is expected");
     const int have = register_bits(operand);
     if (have != bits && !(bits == 16 && have == 8)) {
-        fail("register " + frame_->function->registers[operand.reg].name + " has " + std::to_string(have) + " bits where " +
-             std::to_string(bits) + " are expected");
+        fail("register " + frame_->function->registers[operand.reg].name + " has " + std::to_string(have) +
+             " bits where " + std::to_string(bits) + " are expected");
     }
     return frame_->register_slots[operand.reg];
 }
@@ -353,7 +402,8 @@ uint32_t Decoder::predicate_destination(const Operand& operand) {
 }
 
 void Decoder::address(const Operand& operand, Insn& out, int slot, size_t part) {
-    if (operand.kind != Operand::Kind::kMemory || part >= operand.elements.size()) fail("an address in brackets is expected");
+    if (operand.kind != Operand::Kind::kMemory || part >= operand.elements.size())
+        fail("an address in brackets is expected");
     const Operand& base = operand.elements[part];
     out.imm = part == 0 ? static_cast<uint64_t>(operand.offset) : 0;
     switch (base.kind) {
@@ -429,7 +479,8 @@ void Decoder::collect(const Function& function, std::vector<std::string>& path) 
 
 void Decoder::lay_out(FunctionFrame& frame) {
     const Function& f = *frame.function;
-    for (const auto& r : f.registers) frame.register_slots.push_back(r.type == Type::kPred ? 0 : allocate(slot_bits(r.type)));
+    for (const auto& r : f.registers)
+        frame.register_slots.push_back(r.type == Type::kPred ? 0 : allocate(slot_bits(r.type)));
     for (size_t i = 0; i < f.registers.size(); ++i)
         if (f.registers[i].type == Type::kPred) frame.register_slots[i] = allocate(1);
     program_->register_bytes = align_up(program_->register_bytes, 64);
@@ -463,8 +514,10 @@ Decoder::ArgumentPlace Decoder::argument(const Operand& operand, bool destinatio
         if (!v || v->space != Space::kParam) fail("argument " + operand.name + " is not a .param variable");
         return {true, static_cast<uint32_t>(symbol_value(operand) - kParamLocalBase), static_cast<int>(v->bytes * 8)};
     }
-    if (operand.kind == Operand::Kind::kRegister) return {false, frame_->register_slots[operand.reg], register_bits(operand)};
-    if (operand.kind == Operand::Kind::kImmediate && !destination_operand) return {false, constant(operand.bits, 64), 64};
+    if (operand.kind == Operand::Kind::kRegister)
+        return {false, frame_->register_slots[operand.reg], register_bits(operand)};
+    if (operand.kind == Operand::Kind::kImmediate && !destination_operand)
+        return {false, constant(operand.bits, 64), 64};
     fail("a call argument is a .param variable, a register or an immediate");
 }
 
@@ -579,7 +632,8 @@ void Decoder::decode_instruction(const Instruction& ir) {
         size_t count = 0;
         if (form != "*" && form != "-") count = 1 + static_cast<size_t>(std::count(form.begin(), form.end(), ' '));
         if (form != "*" && count != ir.operands.size()) {
-            reason = "it has " + std::to_string(ir.operands.size()) + " operands where " + std::to_string(count) + " are expected";
+            reason = "it has " + std::to_string(ir.operands.size()) + " operands where " + std::to_string(count) +
+                     " are expected";
             continue;
         }
         if (form.find_first_of("RS") != std::string_view::npos) {
@@ -590,7 +644,8 @@ void Decoder::decode_instruction(const Instruction& ir) {
                 const std::string_view token = form.substr(at, end - at);
                 at = end + 1;
                 const int have = register_bits(ir.operands[i]);
-                if ((token[0] == 'R' || token[0] == 'S') && have != std::stoi(std::string(token.substr(1)))) fits = false;
+                if ((token[0] == 'R' || token[0] == 'S') && have != std::stoi(std::string(token.substr(1))))
+                    fits = false;
             }
             if (!fits) continue;
         }
@@ -613,7 +668,10 @@ void Decoder::decode_instruction(const Instruction& ir) {
                     case 's':
                     case 'S': out.slot[slot++] = source(operand, bits); break;
                     case 'p': out.slot[slot++] = predicate_destination(operand); break;
-                    case 'q': out.slot[slot] = predicate_source(operand, out, slot); ++slot; break;
+                    case 'q':
+                        out.slot[slot] = predicate_source(operand, out, slot);
+                        ++slot;
+                        break;
                     case 'i': out.imm = immediate(operand); break;
                     case 'l': out.aux = label(operand); break;
                     case 'm': address(operand, out, slot++); break;
@@ -690,4 +748,4 @@ std::shared_ptr<const Program> decode(const Module& module, const Function& entr
     return Decoder(module, symbol_addresses).run(entry);
 }
 
-}  // namespace ptxemu
+}   // namespace ptxemu

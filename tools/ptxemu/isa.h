@@ -38,7 +38,8 @@ struct Match {
 using Encode = void (*)(Decoder& d, const Match& m, const Instruction& ir, Insn& out);
 
 struct Row {
-    // Dotted words as the manual writes them: "(a|b)" one of, "[a|b]" at most one of. Whatever does not match is refused.
+    // Dotted words as the manual writes them: "(a|b)" one of, "[a|b]" at most one of. Whatever does not match is
+    // refused.
     const char* syntax;
     // Blank-separated operands, filled into Insn::slot in order:
     //   rN destination register of N bits (16 also serves 8), sN source register, immediate or special register,
@@ -47,13 +48,15 @@ struct Row {
     //   m memory operand -> slot + Insn::imm. "*": the encoder does it all. "-": none.
     const char* operands;
     Handler handler;
-    const char* needs = nullptr;    // "80": that sm or later; "90a": exactly; "100f": arch- or family-specific 100 series
-    Encode encode = nullptr;        // runs after the operands
+    const char* needs =
+        nullptr;               // "80": that sm or later; "90a": exactly; "100f": arch- or family-specific 100 series
+    Encode encode = nullptr;   // runs after the operands
 };
 
 class Decoder {
   public:
-    Decoder(const Module& module, const std::map<std::string, uint64_t>& addresses) : module_(module), addresses_(addresses) {}
+    Decoder(const Module& module, const std::map<std::string, uint64_t>& addresses)
+        : module_(module), addresses_(addresses) {}
     std::shared_ptr<Program> run(const Function& entry);
 
     // For encoders. All throw PtxError naming the line.
@@ -105,7 +108,11 @@ class Decoder {
     uint32_t allocate(int bits);
     const Variable* find_variable(const std::string& name) const;
     FunctionFrame* find_frame(const std::string& name);
-    struct ArgumentPlace { bool memory; uint32_t place; int bits; };
+    struct ArgumentPlace {
+        bool memory;
+        uint32_t place;
+        int bits;
+    };
     ArgumentPlace argument(const Operand& operand, bool destination);
     void add_copies(const Instruction& ir, const FunctionFrame& callee, const Operand& actual, bool returns);
 
@@ -142,4 +149,4 @@ bool exec_copy_arguments(Exec& x, const Insn& in, uint32_t mask);
 bool exec_vprintf(Exec& x, const Insn& in, uint32_t mask);
 bool exec_assertfail(Exec& x, const Insn& in, uint32_t mask);
 
-}  // namespace ptxemu
+}   // namespace ptxemu

@@ -92,7 +92,9 @@ using s64 = int64_t;
 #define LIDX_OP2(D, A, B, ...) \
     [](Exec& x, const Insn& in, uint32_t m) { return lanes2<D, A, B>(x, in, m, [](A a, B b) -> D { __VA_ARGS__ }); }
 #define LIDX_OP3(D, A, B, C, ...) \
-    [](Exec& x, const Insn& in, uint32_t m) { return lanes3<D, A, B, C>(x, in, m, [](A a, B b, C c) -> D { __VA_ARGS__ }); }
+    [](Exec& x, const Insn& in, uint32_t m) { \
+        return lanes3<D, A, B, C>(x, in, m, [](A a, B b, C c) -> D { __VA_ARGS__ }); \
+    }
 
-}  // namespace
-}  // namespace ptxemu
+}   // namespace
+}   // namespace ptxemu

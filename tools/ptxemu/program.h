@@ -17,24 +17,24 @@ struct Insn;
 // has set Exec::flow.
 using Handler = bool (*)(Exec& x, const Insn& in, uint32_t mask);
 
-// An operand is a byte offset into the warp's register file, or, with this bit, into the program's constant pool. A slot
-// holds all 32 lanes: uint32_t[32] for 32 bits and fewer (8 and 16 bits zero-extended), uint64_t[32] for 64 bits, two
-// of those (low, high) for 128 bits. A predicate is one uint32_t, bit = lane.
+// An operand is a byte offset into the warp's register file, or, with this bit, into the program's constant pool. A
+// slot holds all 32 lanes: uint32_t[32] for 32 bits and fewer (8 and 16 bits zero-extended), uint64_t[32] for 64 bits,
+// two of those (low, high) for 128 bits. A predicate is one uint32_t, bit = lane.
 inline constexpr uint32_t kConstantSlot = 1u << 31;
 inline constexpr int kLanes = 32;
 inline constexpr uint32_t kFullMask = ~0u;
-inline constexpr uint32_t kSinkSlot = 0;          // offset of 512 bytes that nobody reads
+inline constexpr uint32_t kSinkSlot = 0;   // offset of 512 bytes that nobody reads
 inline constexpr uint32_t kRegistersBegin = 512;
 
 // Modifiers that a handler looks at while running. All others select the handler, or are listed in the row as ignored.
 enum InsnFlag : uint32_t {
     kFtz = 1u << 0,
     kSat = 1u << 1,
-    kNanMode = 1u << 2,      // .NaN
+    kNanMode = 1u << 2,   // .NaN
     kXorSignAbs = 1u << 3,
     kRelu = 1u << 4,
-    kRoundMask = 7u << 5,    // Rounding << 5
-    kWideOperand = 1u << 8,  // st, cvt: the register is 64 bits wide though the type is not
+    kRoundMask = 7u << 5,     // Rounding << 5
+    kWideOperand = 1u << 8,   // st, cvt: the register is 64 bits wide though the type is not
     kAligned = 1u << 9,
     kUnified = 1u << 10,
     kAddress64 = 1u << 11,   // the address register is 64 bits wide
@@ -43,41 +43,87 @@ enum InsnFlag : uint32_t {
     kAlternate = 1u << 14,   // meaning belongs to the row
     kAlternate2 = 1u << 15,
     kAlternate3 = 1u << 16,
-    kNegateShift = 24        // bit 24 + i: slot i is a negated predicate
+    kNegateShift = 24   // bit 24 + i: slot i is a negated predicate
 };
 enum class Rounding : uint32_t { kNearestEven, kZero, kMinus, kPlus, kNearestAway, kStochastic };
 inline Rounding rounding_of(uint32_t flags) { return static_cast<Rounding>((flags & kRoundMask) >> 5); }
 
 struct Insn {
     Handler handler = nullptr;
-    uint64_t imm = 0;           // address offset, immediate
+    uint64_t imm = 0;   // address offset, immediate
     uint32_t slot[6] = {};
-    uint32_t guard = 0;         // predicate slot; the constant all-ones without a guard
-    uint32_t guard_flip = 0;    // ~0: @!p
+    uint32_t guard = 0;        // predicate slot; the constant all-ones without a guard
+    uint32_t guard_flip = 0;   // ~0: @!p
     uint32_t flags = 0;
-    uint32_t aux = 0;           // branch target, vector length, comparison, ...
+    uint32_t aux = 0;                    // branch target, vector length, comparison, ...
     uint32_t list = 0, list_count = 0;   // operands that do not fit: Program::lists[list ..]
 };
 
 struct InsnInfo {
     int line = 0;
     int source_file = 0, source_line = 0;
-    uint32_t stat = 0;          // index into Program::stat_names
+    uint32_t stat = 0;   // index into Program::stat_names
     std::string text;
 };
 
 // Special registers that are constant for a thread: filled in when a warp starts.
 enum class Special : uint8_t {
-    kTidX, kTidY, kTidZ, kNtidX, kNtidY, kNtidZ, kLaneId, kWarpId, kNwarpId, kCtaIdX, kCtaIdY, kCtaIdZ,
-    kNctaIdX, kNctaIdY, kNctaIdZ, kSmId, kNsmId, kGridId, kIsExplicitCluster, kClusterIdX, kClusterIdY, kClusterIdZ,
-    kNclusterIdX, kNclusterIdY, kNclusterIdZ, kClusterCtaIdX, kClusterCtaIdY, kClusterCtaIdZ, kClusterNctaIdX,
-    kClusterNctaIdY, kClusterNctaIdZ, kClusterCtaRank, kClusterNctaRank, kLanemaskEq, kLanemaskLe, kLanemaskLt,
-    kLanemaskGe, kLanemaskGt, kTotalSmemSize, kAggrSmemSize, kDynamicSmemSize, kReservedSmemOffsetBegin,
-    kReservedSmemOffsetEnd, kReservedSmemOffsetCap, kCurrentGraphExec, kZero
+    kTidX,
+    kTidY,
+    kTidZ,
+    kNtidX,
+    kNtidY,
+    kNtidZ,
+    kLaneId,
+    kWarpId,
+    kNwarpId,
+    kCtaIdX,
+    kCtaIdY,
+    kCtaIdZ,
+    kNctaIdX,
+    kNctaIdY,
+    kNctaIdZ,
+    kSmId,
+    kNsmId,
+    kGridId,
+    kIsExplicitCluster,
+    kClusterIdX,
+    kClusterIdY,
+    kClusterIdZ,
+    kNclusterIdX,
+    kNclusterIdY,
+    kNclusterIdZ,
+    kClusterCtaIdX,
+    kClusterCtaIdY,
+    kClusterCtaIdZ,
+    kClusterNctaIdX,
+    kClusterNctaIdY,
+    kClusterNctaIdZ,
+    kClusterCtaRank,
+    kClusterNctaRank,
+    kLanemaskEq,
+    kLanemaskLe,
+    kLanemaskLt,
+    kLanemaskGe,
+    kLanemaskGt,
+    kTotalSmemSize,
+    kAggrSmemSize,
+    kDynamicSmemSize,
+    kReservedSmemOffsetBegin,
+    kReservedSmemOffsetEnd,
+    kReservedSmemOffsetCap,
+    kCurrentGraphExec,
+    kZero
 };
-struct SpecialSlot { Special special; uint32_t slot; bool wide; };
+struct SpecialSlot {
+    Special special;
+    uint32_t slot;
+    bool wide;
+};
 
-struct ParamCopy { uint32_t from, to, bytes; };   // offsets in the thread's local memory
+struct ParamCopy {
+    uint32_t from, to, bytes;
+};   // offsets in the thread's local memory
 
 class Program {
   public:
@@ -92,13 +138,13 @@ class Program {
     std::vector<std::string> stat_names;
     std::vector<std::string> source_files;
     std::vector<SpecialSlot> specials;
-    std::vector<std::string> function_of;      // per instruction: function name; empty: the entry
+    std::vector<std::string> function_of;   // per instruction: function name; empty: the entry
     uint32_t register_bytes = kRegistersBegin;
-    uint32_t local_bytes = 0;                  // per thread: locals of all functions, then their call areas
+    uint32_t local_bytes = 0;   // per thread: locals of all functions, then their call areas
     uint32_t param_bytes = 0;
-    uint32_t static_shared_bytes = 0;          // offset 0 is shared address kSharedBase
+    uint32_t static_shared_bytes = 0;   // offset 0 is shared address kSharedBase
     uint32_t dynamic_shared_align = 16;
-    uint32_t carry_slot = 0;                   // condition code register CC.CF, a predicate
+    uint32_t carry_slot = 0;   // condition code register CC.CF, a predicate
     uint32_t reqntid[3] = {0, 0, 0}, maxntid[3] = {0, 0, 0};
     uint32_t cluster[3] = {0, 0, 0};
     bool explicit_cluster = false;
@@ -116,4 +162,4 @@ inline constexpr uint64_t kWindowMask = (1ull << kWindowShift) - 1;
 // Parameter space: the kernel's parameters from 0, call areas of functions from here (then offset in local memory).
 inline constexpr uint64_t kParamLocalBase = 1u << 20;
 
-}  // namespace ptxemu
+}   // namespace ptxemu

@@ -8,10 +8,10 @@
 namespace ptxemu {
 namespace {
 
-constexpr uint32_t kPlainQuantum = 4096;      // warp instructions before another warp may run, seed 0
-constexpr uint32_t kSpinsBeforeYield = 64;    // backward branches of a fragment while others of its warp are ready
-constexpr uint32_t kHopelessRounds = 16;      // rounds of false try_waits, with nothing else happening, that mean deadlock
-constexpr uint64_t kNever = ~0ull;            // due only when nothing else can run
+constexpr uint32_t kPlainQuantum = 4096;     // warp instructions before another warp may run, seed 0
+constexpr uint32_t kSpinsBeforeYield = 64;   // backward branches of a fragment while others of its warp are ready
+constexpr uint32_t kHopelessRounds = 16;   // rounds of false try_waits, with nothing else happening, that mean deadlock
+constexpr uint64_t kNever = ~0ull;         // due only when nothing else can run
 
 uint64_t mix(uint64_t x) {   // splitmix64 finaliser
     x += 0x9E3779B97F4A7C15ull;
@@ -46,18 +46,28 @@ uint64_t special_value(Special s, const Cta& cta, uint32_t warp, uint32_t lane, 
         case Special::kLaneId: return lane;
         case Special::kWarpId: return warp;
         case Special::kNwarpId: return 64;
-        case Special::kCtaIdX: case Special::kClusterIdX: return cta.id.x;
-        case Special::kCtaIdY: case Special::kClusterIdY: return cta.id.y;
-        case Special::kCtaIdZ: case Special::kClusterIdZ: return cta.id.z;
-        case Special::kNctaIdX: case Special::kNclusterIdX: return grid.x;
-        case Special::kNctaIdY: case Special::kNclusterIdY: return grid.y;
-        case Special::kNctaIdZ: case Special::kNclusterIdZ: return grid.z;
+        case Special::kCtaIdX:
+        case Special::kClusterIdX: return cta.id.x;
+        case Special::kCtaIdY:
+        case Special::kClusterIdY: return cta.id.y;
+        case Special::kCtaIdZ:
+        case Special::kClusterIdZ: return cta.id.z;
+        case Special::kNctaIdX:
+        case Special::kNclusterIdX: return grid.x;
+        case Special::kNctaIdY:
+        case Special::kNclusterIdY: return grid.y;
+        case Special::kNctaIdZ:
+        case Special::kNclusterIdZ: return grid.z;
         case Special::kSmId: return cta.linear % static_cast<uint64_t>(std::max(device.multiprocessors, 1));
         case Special::kNsmId: return static_cast<uint64_t>(std::max(device.multiprocessors, 1));
         case Special::kGridId: return 1;
         case Special::kIsExplicitCluster: return cta.program->explicit_cluster ? 1 : 0;
-        case Special::kClusterCtaIdX: case Special::kClusterCtaIdY: case Special::kClusterCtaIdZ: return 0;
-        case Special::kClusterNctaIdX: case Special::kClusterNctaIdY: case Special::kClusterNctaIdZ: return 1;
+        case Special::kClusterCtaIdX:
+        case Special::kClusterCtaIdY:
+        case Special::kClusterCtaIdZ: return 0;
+        case Special::kClusterNctaIdX:
+        case Special::kClusterNctaIdY:
+        case Special::kClusterNctaIdZ: return 1;
         case Special::kClusterCtaRank: return 0;
         case Special::kClusterNctaRank: return 1;
         case Special::kLanemaskEq: return 1u << lane;
@@ -65,11 +75,14 @@ uint64_t special_value(Special s, const Cta& cta, uint32_t warp, uint32_t lane, 
         case Special::kLanemaskLt: return (1ull << lane) - 1;
         case Special::kLanemaskGe: return static_cast<uint32_t>(~((1ull << lane) - 1));
         case Special::kLanemaskGt: return static_cast<uint32_t>(~((2ull << lane) - 1));
-        case Special::kTotalSmemSize: case Special::kAggrSmemSize: return cta.shared_bytes - kSharedBase;
+        case Special::kTotalSmemSize:
+        case Special::kAggrSmemSize: return cta.shared_bytes - kSharedBase;
         case Special::kDynamicSmemSize: return cta.launch->dynamic_shared_bytes;
         case Special::kReservedSmemOffsetBegin: return 0;
-        case Special::kReservedSmemOffsetEnd: case Special::kReservedSmemOffsetCap: return kSharedBase;
-        case Special::kCurrentGraphExec: case Special::kZero: return 0;
+        case Special::kReservedSmemOffsetEnd:
+        case Special::kReservedSmemOffsetCap: return kSharedBase;
+        case Special::kCurrentGraphExec:
+        case Special::kZero: return 0;
     }
     return 0;
 }
@@ -87,9 +100,12 @@ void set_delay(Cta& cta, AsyncOp& op) {
         return;
     }
     switch (cta.random.below(8)) {
-        case 0: case 1: op.due = cta.time; break;
-        case 2: case 3: op.due = cta.time + cta.random.below(64); break;
-        case 4: case 5: op.due = cta.time + cta.random.below(1024); break;
+        case 0:
+        case 1: op.due = cta.time; break;
+        case 2:
+        case 3: op.due = cta.time + cta.random.below(64); break;
+        case 4:
+        case 5: op.due = cta.time + cta.random.below(1024); break;
         case 6: op.due = cta.time + cta.random.below(16384); break;
         default: op.due = kNever; break;
     }
@@ -100,7 +116,7 @@ void wake_warp(Warp& warp, bool converging_only) {
         if (f.wait == Wait::kConverge || (!converging_only && f.wait == Wait::kMembers)) f.wait = Wait::kNone;
 }
 
-}  // namespace
+}   // namespace
 
 void fault(RunStatus status, int lane, const std::string& what) { throw Fault{status, what, lane}; }
 
@@ -145,7 +161,8 @@ static void absorb(Exec& x, Wait wait) {
 bool converge(Exec& x, uint32_t mask) {
     if (mask == x.warp->live) return true;
     if (mask != x.frag().mask) {
-        fault(RunStatus::kIllegalInstruction, -1, "an .aligned instruction is executed by only part of the warp: its predicate differs between lanes");
+        fault(RunStatus::kIllegalInstruction, -1,
+              "an .aligned instruction is executed by only part of the warp: its predicate differs between lanes");
     }
     absorb(x, Wait::kConverge);
     Fragment& f = x.frag();
@@ -237,9 +254,11 @@ bool exit_lanes(Exec& x, uint32_t mask) {
 
 bool barrier_arrive(Exec& x, uint32_t mask, uint32_t id, uint32_t threads, bool aligned, bool wait, uint32_t value) {
     Cta& cta = *x.cta;
-    if (id >= cta.barriers.size()) fault(RunStatus::kIllegalInstruction, -1, "barrier " + std::to_string(id) + " is outside 0..15");
+    if (id >= cta.barriers.size())
+        fault(RunStatus::kIllegalInstruction, -1, "barrier " + std::to_string(id) + " is outside 0..15");
     if (threads % kLanes != 0) {
-        fault(RunStatus::kIllegalInstruction, -1, "the thread count " + std::to_string(threads) + " of a barrier is not a multiple of 32");
+        fault(RunStatus::kIllegalInstruction, -1,
+              "the thread count " + std::to_string(threads) + " of a barrier is not a multiple of 32");
     }
     NamedBarrier& b = cta.barriers[id];
     if (!b.active) {
@@ -248,15 +267,16 @@ bool barrier_arrive(Exec& x, uint32_t mask, uint32_t id, uint32_t threads, bool 
         b.arrived = b.count_true = b.count_all = 0;
     } else if (b.expected != threads) {
         fault(RunStatus::kIllegalInstruction, -1,
-              "barrier " + std::to_string(id) + " is used with " + std::to_string(threads) + " threads while another warp waits with " +
-                  std::to_string(b.expected) + " (0: all)");
+              "barrier " + std::to_string(id) + " is used with " + std::to_string(threads) +
+                  " threads while another warp waits with " + std::to_string(b.expected) + " (0: all)");
     }
     b.arrived += threads != 0 && aligned ? kLanes : lane_count(mask);
     b.count_all += lane_count(mask);
     b.count_true += lane_count(mask & value);
     if (threads != 0 && b.arrived > threads) {
         fault(RunStatus::kIllegalInstruction, -1,
-              "barrier " + std::to_string(id) + ": " + std::to_string(b.arrived) + " threads arrive, " + std::to_string(threads) + " are expected");
+              "barrier " + std::to_string(id) + ": " + std::to_string(b.arrived) + " threads arrive, " +
+                  std::to_string(threads) + " are expected");
     }
     if (wait) {
         x.frag().wait_id = id;
@@ -326,8 +346,8 @@ AsyncOp& queue_tensor(Exec& x, AsyncKind kind, int lane) {
     return op;
 }
 
-bool async_done(const Cta& cta, uint32_t warp, uint32_t lanes, AsyncKind first, AsyncKind last, const uint32_t* below_group,
-                bool read_only) {
+bool async_done(const Cta& cta, uint32_t warp, uint32_t lanes, AsyncKind first, AsyncKind last,
+                const uint32_t* below_group, bool read_only) {
     for (const auto& op : cta.unordered) {
         if (op.warp != warp || !(op.mask & lanes) || op.kind < first || op.kind > last || !op.grouped) continue;
         if (read_only && op.read_done) continue;
@@ -358,7 +378,8 @@ void Worker::start_cta(uint64_t linear) {
     const uint64_t poison = cta.adversarial ? cta.random.next() | 0x8080808080808080ull : ~0ull;
 
     const uint32_t dynamic_base = (kSharedBase + p.static_shared_bytes + 1023) / 1024 * 1024;
-    cta.shared_bytes = l.dynamic_shared_bytes != 0 ? dynamic_base + l.dynamic_shared_bytes : kSharedBase + p.static_shared_bytes;
+    cta.shared_bytes =
+        l.dynamic_shared_bytes != 0 ? dynamic_base + l.dynamic_shared_bytes : kSharedBase + p.static_shared_bytes;
     cta.shared.resize(cta.shared_bytes);
     fill(cta.shared, poison);
     cta.threads = l.block.x * l.block.y * l.block.z;
@@ -453,7 +474,8 @@ int Worker::pick_fragment(Warp& warp, uint32_t* limit) {
         }
         for (size_t i = 0; i < fragments.size();) {
             Fragment& f = fragments[i];
-            if (static_cast<int>(i) == best || f.pc != fragments[best].pc || f.stack != fragments[best].stack || !ready(f, cta)) {
+            if (static_cast<int>(i) == best || f.pc != fragments[best].pc || f.stack != fragments[best].stack ||
+                !ready(f, cta)) {
                 ++i;
                 continue;
             }
@@ -464,7 +486,8 @@ int Worker::pick_fragment(Warp& warp, uint32_t* limit) {
         }
         for (size_t i = 0; i < fragments.size(); ++i) {
             const Fragment& f = fragments[i];
-            if (static_cast<int>(i) != best && f.pc > fragments[best].pc && !f.yielded && ready(f, cta)) *limit = std::min(*limit, f.pc);
+            if (static_cast<int>(i) != best && f.pc > fragments[best].pc && !f.yielded && ready(f, cta))
+                *limit = std::min(*limit, f.pc);
         }
         return best;
     }
@@ -572,7 +595,8 @@ void Worker::drain_async(bool stuck) {
         size_t chosen = 0;
         for (size_t i = 0; i < cta.unordered.size(); ++i)
             if (cta.unordered[i].due <= cta.time && cta.random.below(++due) == 0) chosen = i;
-        const bool tensor_due = cta.tensor_head < cta.tensor_queue.size() && cta.tensor_queue[cta.tensor_head].due <= cta.time;
+        const bool tensor_due =
+            cta.tensor_head < cta.tensor_queue.size() && cta.tensor_queue[cta.tensor_head].due <= cta.time;
         if (due == 0 && !tensor_due) break;
         any = true;
         if (tensor_due && (due == 0 || cta.random.below(2) == 0)) finish_tensor();
@@ -635,7 +659,8 @@ void Worker::report_deadlock() {
                         const MbarrierState s = mbarrier_unpack(word);
                         if (s.valid) {
                             text += " (now phase parity " + std::to_string(s.phase & 1) + ", pending arrivals " +
-                                    std::to_string(s.pending) + " of " + std::to_string(s.expected) + ", tx-count " + std::to_string(s.tx) + ")";
+                                    std::to_string(s.pending) + " of " + std::to_string(s.expected) + ", tx-count " +
+                                    std::to_string(s.tx) + ")";
                         } else {
                             text += " (not a valid mbarrier object)";
                         }
@@ -677,7 +702,8 @@ void Worker::finish_cta() {
     cta.tensor_queue.clear();
     if (cta.tmem && cta.tmem->allocated_columns() != 0) {
         fault(RunStatus::kInternal, -1,
-              "the CTA exits with " + std::to_string(cta.tmem->allocated_columns()) + " columns of Tensor Memory allocated");
+              "the CTA exits with " + std::to_string(cta.tmem->allocated_columns()) +
+                  " columns of Tensor Memory allocated");
     }
 }
 
@@ -706,7 +732,8 @@ void Worker::run_cta(uint64_t linear) {
         drain_async(false);
         if (cta.epoch != epoch) cta.hopeless = 0;
         if (cta.time > max_instructions) {
-            fault(RunStatus::kDeadlock, -1, "the CTA ran " + std::to_string(cta.time) + " warp instructions (PTXEMU_MAX_INSTRUCTIONS)");
+            fault(RunStatus::kDeadlock, -1,
+                  "the CTA ran " + std::to_string(cta.time) + " warp instructions (PTXEMU_MAX_INSTRUCTIONS)");
         }
         if (stop->load(std::memory_order_relaxed)) return;
     }
@@ -719,7 +746,8 @@ std::string Worker::fault_text(const Fault& f) const {
         const InsnInfo& info = program->info[exec.pc];
         if (!program->function_of[exec.pc].empty()) text += ", function " + program->function_of[exec.pc];
         text += ", PTX line " + std::to_string(info.line) + " `" + info.text + "`";
-        if (info.source_line != 0 && info.source_file > 0 && static_cast<size_t>(info.source_file) < program->source_files.size()) {
+        if (info.source_line != 0 && info.source_file > 0 &&
+            static_cast<size_t>(info.source_file) < program->source_files.size()) {
             text += " (" + program->source_files[info.source_file] + ":" + std::to_string(info.source_line) + ")";
         }
     }
@@ -729,4 +757,4 @@ std::string Worker::fault_text(const Fault& f) const {
     return text + ": " + f.what;
 }
 
-}  // namespace ptxemu
+}   // namespace ptxemu

@@ -39,4 +39,4 @@ struct Worker {
     [[noreturn]] void report_deadlock();
 };
 
-}  // namespace ptxemu
+}   // namespace ptxemu

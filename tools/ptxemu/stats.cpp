@@ -15,4 +15,4 @@ void Stats::add(const Stats& other) {
     seconds += other.seconds;
 }
 
-}  // namespace ptxemu
+}   // namespace ptxemu

@@ -36,64 +36,79 @@ struct Random {
 struct Fault {
     RunStatus status;
     std::string what;
-    int lane;        // -1: the warp
+    int lane;   // -1: the warp
 };
 
 enum class Wait : uint8_t {
-    kNone,         // ready
-    kConverge,     // .aligned: all live lanes of the warp
-    kMembers,      // *.sync: the lanes of membermask
-    kWarpBarrier,  // bar.warp.sync: the lanes of membermask, at any pc
-    kBarrier,      // a named barrier (Fragment::wait_id)
-    kMbarrier,     // mbarrier.try_wait at wait_address
-    kAsync,        // wait_group, tcgen05.wait: the thread's own asynchronous work
-    kTmem          // tcgen05.alloc: columns
+    kNone,          // ready
+    kConverge,      // .aligned: all live lanes of the warp
+    kMembers,       // *.sync: the lanes of membermask
+    kWarpBarrier,   // bar.warp.sync: the lanes of membermask, at any pc
+    kBarrier,       // a named barrier (Fragment::wait_id)
+    kMbarrier,      // mbarrier.try_wait at wait_address
+    kAsync,         // wait_group, tcgen05.wait: the thread's own asynchronous work
+    kTmem           // tcgen05.alloc: columns
 };
 
 struct Fragment {
     uint32_t pc = 0;
     uint32_t mask = 0;
-    uint32_t stack = 0;          // Warp::frames index, 0: the entry function
+    uint32_t stack = 0;   // Warp::frames index, 0: the entry function
     Wait wait = Wait::kNone;
-    bool yielded = false;        // spun: runs again after the other fragments of its warp
-    bool forced = false;         // the next try_wait returns what it sees instead of waiting
+    bool yielded = false;   // spun: runs again after the other fragments of its warp
+    bool forced = false;    // the next try_wait returns what it sees instead of waiting
     uint32_t spins = 0;
-    uint32_t wait_id = 0;        // barrier number, membermask
+    uint32_t wait_id = 0;   // barrier number, membermask
     uint32_t wait_address = 0, wait_phase = 0;
     uint64_t wait_epoch = 0;
 };
 
-struct Frame { uint32_t parent, return_pc; };
+struct Frame {
+    uint32_t parent, return_pc;
+};
 
 struct Warp {
-    uint32_t index = 0;                // in the CTA
-    uint32_t live = 0;                 // lanes that have not exited
+    uint32_t index = 0;   // in the CTA
+    uint32_t live = 0;    // lanes that have not exited
     uint8_t* registers = nullptr;
-    uint8_t* local = nullptr;          // [32][local_bytes]
+    uint8_t* local = nullptr;   // [32][local_bytes]
     std::vector<Fragment> fragments;
-    std::vector<Frame> frames;         // interned return stacks; [0] unused
+    std::vector<Frame> frames;   // interned return stacks; [0] unused
     uint32_t dynamic_clock = 0;
-    uint32_t pending_async = 0;        // AsyncOps of this warp that wait_group or tcgen05.wait can wait for
-    Allocation cached;                 // the last global allocation accessed
+    uint32_t pending_async = 0;   // AsyncOps of this warp that wait_group or tcgen05.wait can wait for
+    Allocation cached;            // the last global allocation accessed
     std::array<uint32_t, kLanes> bulk_group{}, copy_group{}, wgmma_group{};   // number of the open group per lane
-    std::array<uint32_t, kLanes> cluster_generation{};                        // of the lane's last barrier.cluster.arrive
+    std::array<uint32_t, kLanes> cluster_generation{};   // of the lane's last barrier.cluster.arrive
 };
 
 // wait_group's view of a thread: groups are numbered from 0 in commit order.
 enum class AsyncKind : uint8_t {
-    kTensorLoad, kTensorStore, kTensorReduce, kBulkLoad, kBulkStore, kBulkReduce, kBulkSharedCopy, kCopy, kCopyArrive,
-    kMma, kCommit, kTmemLoad, kTmemStore, kTmemCopy, kWgmma
+    kTensorLoad,
+    kTensorStore,
+    kTensorReduce,
+    kBulkLoad,
+    kBulkStore,
+    kBulkReduce,
+    kBulkSharedCopy,
+    kCopy,
+    kCopyArrive,
+    kMma,
+    kCommit,
+    kTmemLoad,
+    kTmemStore,
+    kTmemCopy,
+    kWgmma
 };
 
 struct AsyncOp {
     AsyncKind kind = AsyncKind::kCopy;
-    uint64_t due = 0;                 // Cta::time; not before
+    uint64_t due = 0;   // Cta::time; not before
     uint64_t serial = 0;
     uint32_t pc = 0, warp = 0;
-    uint32_t mask = 0;                // lanes (one for most)
+    uint32_t mask = 0;   // lanes (one for most)
     int lane = 0;
-    uint32_t group = 0;               // of the issuing thread
-    bool grouped = false;             // completion by group, else by mbarrier
+    uint32_t group = 0;     // of the issuing thread
+    bool grouped = false;   // completion by group, else by mbarrier
     bool read_done = false;
     uint32_t shared = 0, mbarrier = 0, bytes = 0;
     uint64_t global = 0;
@@ -106,11 +121,11 @@ struct AsyncOp {
     uint32_t mma_kind = 0, cta_group = 1;
     uint32_t scale_d = 0;
     std::array<uint32_t, 8> disable{};
-    std::vector<uint32_t> payload;    // registers captured at issue, or destination slots
+    std::vector<uint32_t> payload;   // registers captured at issue, or destination slots
 };
 
 struct NamedBarrier {
-    uint32_t expected = 0;      // threads; 0: all of the CTA
+    uint32_t expected = 0;   // threads; 0: all of the CTA
     uint32_t arrived = 0;
     bool active = false;
     uint32_t count_true = 0, count_all = 0;   // bar.red
@@ -125,8 +140,8 @@ struct Cta {
     const Launch* launch = nullptr;
     Dim3 id;
     uint64_t linear = 0;
-    std::vector<uint8_t> shared;       // the window from address 0
-    uint32_t shared_bytes = 0;         // end of the window
+    std::vector<uint8_t> shared;   // the window from address 0
+    uint32_t shared_bytes = 0;     // end of the window
     std::vector<uint8_t> register_file, local_memory;
     std::vector<Warp> warps;
     uint32_t threads = 0, live_threads = 0, live_warps = 0;
@@ -134,24 +149,24 @@ struct Cta {
     uint32_t cluster_arrived = 0, cluster_generation = 0;   // barrier.cluster of a cluster of one CTA
     std::unique_ptr<Tmem> tmem;
     uint32_t tmem_allocated_columns = 0;
-    std::vector<AsyncOp> unordered;    // any order
-    std::vector<AsyncOp> tensor_queue; // tcgen05 mma, cp and commit: in issue order
+    std::vector<AsyncOp> unordered;      // any order
+    std::vector<AsyncOp> tensor_queue;   // tcgen05 mma, cp and commit: in issue order
     size_t tensor_head = 0;
     Random random;
     bool adversarial = false;
-    uint64_t time = 0;                 // warp instructions executed
-    uint64_t epoch = 0;                // grows with every event that can end a wait
+    uint64_t time = 0;    // warp instructions executed
+    uint64_t epoch = 0;   // grows with every event that can end a wait
     uint64_t serial = 0;
-    uint32_t hopeless = 0;             // rounds of forced try_waits without any event
+    uint32_t hopeless = 0;   // rounds of forced try_waits without any event
     uint32_t current_warp = 0;
 
     bool async_pending() const { return !unordered.empty() || tensor_head < tensor_queue.size(); }
 };
 
 enum class Flow : uint8_t {
-    kJump,      // Exec::target
-    kYield,     // go on with the next instruction, but let others run first
-    kResched    // fragments changed; the handler stored their pcs
+    kJump,     // Exec::target
+    kYield,    // go on with the next instruction, but let others run first
+    kResched   // fragments changed; the handler stored their pcs
 };
 
 // What a handler sees. One per host thread, set up for the warp that runs.
@@ -159,7 +174,7 @@ struct Exec {
     uint8_t* base[2] = {nullptr, nullptr};   // registers of the warp, constants of the program
     Warp* warp = nullptr;
     Cta* cta = nullptr;
-    uint32_t fragment = 0;     // index into warp->fragments
+    uint32_t fragment = 0;   // index into warp->fragments
     uint32_t pc = 0;
     uint32_t target = 0;
     Flow flow = Flow::kResched;
@@ -205,8 +220,8 @@ void barrier_check(Cta& cta);
 // Queue an asynchronous operation: due, serial and owner are filled in here.
 AsyncOp& queue_unordered(Exec& x, AsyncKind kind, int lane);
 AsyncOp& queue_tensor(Exec& x, AsyncKind kind, int lane);
-bool async_done(const Cta& cta, uint32_t warp, uint32_t lanes, AsyncKind first, AsyncKind last, const uint32_t* below_group,
-                bool read_only);
+bool async_done(const Cta& cta, uint32_t warp, uint32_t lanes, AsyncKind first, AsyncKind last,
+                const uint32_t* below_group, bool read_only);
 // Completes one operation, for the warp that issued it: exec_bulk.cpp; those of the tensor core and of Tensor Memory
 // in exec_tcgen05.cpp.
 void complete(Exec& x, AsyncOp& op);
@@ -229,4 +244,4 @@ uint64_t listed_address(const Exec& x, uint32_t at, int lane);
 void mbarrier_arrive_at(Exec& x, int lane, uint32_t address);
 void mbarrier_complete_at(Exec& x, int lane, uint32_t address, uint32_t bytes);
 
-}  // namespace ptxemu
+}   // namespace ptxemu
