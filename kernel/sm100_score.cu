@@ -280,9 +280,13 @@ __device__ __forceinline__ void store_tile(float* to, int64_t stride, int32_t to
 template <class T>
 __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::TensorMap& q_map, const ScoreParams& p) {
     auto& shared = *reinterpret_cast<typename T::SharedLayout*>(dynamic_shared);
+    const uint32_t index = ptx::tid_x();
+    if (index == 0) {   // the maps come in while the lengths do
+        ptx::prefetch_tensormap(&q_map);
+        ptx::prefetch_tensormap(&k_map);
+    }
     const Work work = find_work<T>(p);
     if (work.empty()) return;
-    const uint32_t index = ptx::tid_x();
     const Thread self{index, ptx::shfl_sync_idx(index / 32, 0, ptx::kFullMask), index % 32};
 
     if (self.warp == 0) start_loads<T>(p, &k_map, &q_map, work, self, shared);
