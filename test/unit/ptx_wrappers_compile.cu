@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instantiates every wrapper of ptx/, so that ptxas assembles each instruction. Built, never run. Each wrapper is called
-// by its own name, in the source: a check of the tree compares these names with those in the headers.
+// Instantiates every wrapper of ptx/, so that ptxas assembles each instruction. Built, never run. Each wrapper is
+// called by its own name, in the source: a check of the tree compares these names with those in the headers.
 #include <cstdint>
 
 #include "ptx/bulk_tensor.cuh"
