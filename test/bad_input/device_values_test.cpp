@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bad values in device memory, where no host check can see them: lengths, row boundaries and page ids that make no
-// sense end inside the buffers, with every kernel. $LIDX_DRIVER names the (emulated) driver.
+// sense end inside the buffers, with every kernel of the device. $LIDX_DRIVER names the emulated driver.
 //
 // All codes are 1.0, so score = k_scale[page, slot] * 128 * heads * q_scale[row], exact in fp32.
 #include "catch_any.h"
@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct Machine {
     lidx_context* context = nullptr;
 
     Machine() {
+        const char* setup = std::getenv("LIDX_TEST_DRIVER");  // meson test --setup=gpu: cuda
+        if (setup != nullptr && std::string(setup) == "cuda") unsetenv("LIDX_DRIVER");
         std::string error;
         REQUIRE(lidx::load_driver(nullptr, &driver, &error));
         CUcontext primary = nullptr;
