@@ -111,7 +111,7 @@ typedef struct lidx_kernel_info {
     int32_t shared_bytes;        /* dynamic shared memory, largest launch */
     int32_t shared_bytes_decode; /* dynamic shared memory of a launch with a single token tile */
     int32_t tmem_columns;        /* Tensor Memory columns allocated per CTA, 0 where there is none */
-    int32_t registers;           /* per thread; 0 unless asked with a context that loaded the kernel */
+    int32_t registers;           /* per thread; 0 without a context that loaded the kernel, and on the emulator */
 } lidx_kernel_info;
 LIDX_API int32_t lidx_kernel_count(void);
 /* ctx may be NULL (then registers = 0). LIDX_ERR_VALUE if index is outside [0, lidx_kernel_count()). */
