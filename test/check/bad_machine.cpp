@@ -14,6 +14,9 @@
 
 namespace {
 
+// A symbol that is needed from libptxemu, or the linker would drop it.
+[[gnu::used]] CUresult CUDAAPI (*const keep)(unsigned) = cuInit;
+
 bool lost = false;  // a sticky error: nothing works any more in this process
 
 }  // namespace

@@ -71,7 +71,8 @@ std::string model_words() {
     return "";
 }
 
-// check's model, which takes operands apart once, against the reference's, which works on values: any codes, NaN included.
+// check's model, which takes operands apart once, against the reference's, which works on values: any codes, NaN
+// included.
 std::string models_agree() {
     ref::Rng rng(1);
     constexpr int kHeads = 8, kDepth = ModelOperand::kDepth;

@@ -56,7 +56,7 @@ void check_shape(const State& s, const LoadedFunction& f, const Launch& launch) 
                                            dims_text({required[0], required[1], required[2]}));
     }
     if (threads > static_cast<uint64_t>(f.max_threads())) {
-        fail(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+        fail(CUDA_ERROR_INVALID_VALUE,
              "block of " + std::to_string(threads) + " threads, the kernel allows " + std::to_string(f.max_threads()));
     }
     if (launch.dynamic_shared_bytes > static_cast<uint32_t>(f.max_dynamic_shared_bytes)) {
@@ -78,7 +78,7 @@ void check_shape(const State& s, const LoadedFunction& f, const Launch& launch) 
     const uint32_t dims[3] = {launch.cluster.x, launch.cluster.y, launch.cluster.z};
     for (int d = 0; d < 3; ++d) {
         if (grid[d] % dims[d] != 0) {
-            fail(CUDA_ERROR_INVALID_VALUE,
+            fail(CUDA_ERROR_INVALID_CLUSTER_SIZE,
                  "grid " + dims_text(launch.grid) + " is not a multiple of the cluster " + dims_text(launch.cluster));
         }
     }
@@ -132,7 +132,9 @@ void read_attributes(const CUlaunchConfig& config, Launch& launch, bool& has_clu
         switch (attribute.id) {
             case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
                 const auto& dim = attribute.value.clusterDim;
-                if (dim.x == 0 || dim.y == 0 || dim.z == 0) fail(CUDA_ERROR_INVALID_VALUE, "a cluster dimension is 0");
+                if (dim.x == 0 || dim.y == 0 || dim.z == 0) {
+                    fail(CUDA_ERROR_INVALID_CLUSTER_SIZE, "a cluster dimension is 0");
+                }
                 launch.cluster = {dim.x, dim.y, dim.z};
                 has_cluster = true;
                 break;
@@ -207,16 +209,16 @@ void launch_kernel(CUfunction handle, Launch launch, CUstream stream, void** par
     call.lock.lock();
     call.s.stats.add(stats);
     const CUresult code = result_of(result.status);
-    if (code != CUDA_SUCCESS && result.status != RunStatus::kInvalidParams) context->sticky = code;
+    if (code != CUDA_SUCCESS && result.status != RunStatus::kInvalidParams) call.s.sticky = code;
     if (code != CUDA_SUCCESS) fail(code, result.message.empty() ? "launch failed" : result.message);
     write_stats(call.s);
 }
 
 int active_blocks(const State& s, const LoadedFunction& f, int block_threads, size_t dynamic_bytes) {
-    if (block_threads <= 0 || block_threads > f.max_threads()) {
-        fail(CUDA_ERROR_INVALID_VALUE,
-             "blockSize = " + std::to_string(block_threads) + " is outside 1.." + std::to_string(f.max_threads()));
+    if (block_threads <= 0) {
+        fail(CUDA_ERROR_INVALID_VALUE, "blockSize = " + std::to_string(block_threads) + " is not positive");
     }
+    if (block_threads > kMaxThreadsPerBlock) return 0;
     const Limits limits = limits_of(s.config.device.compute_capability);
     if (dynamic_bytes > static_cast<size_t>(f.max_dynamic_shared_bytes)) return 0;
     const int warps = (block_threads + 31) / 32;
@@ -257,6 +259,7 @@ std::string stats_json(const Stats& stats) {
     number("thread_instructions", stats.thread_instructions);
     number("tma_bytes_loaded", stats.tma_bytes_loaded);
     number("mma_operations", stats.mma_operations);
+    number("event_order", stats.event_order);
     append_counts(json, "warp_counts", stats.warp_counts);
     append_counts(json, "thread_counts", stats.thread_counts);
     char seconds[64];

@@ -152,6 +152,7 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
         total.ctas += finished;
         total.tma_bytes_loaded += worker->exec.tma_bytes_loaded;
         total.mma_operations += worker->exec.mma_operations;
+        total.event_order += worker->event_order;
     };
 
     const uint64_t threads = std::clamp<uint64_t>(static_cast<uint64_t>(std::max(device.threads, 1)), 1, ctas);

@@ -41,6 +41,8 @@ struct Stats {
     std::map<std::string, uint64_t> thread_counts;
     uint64_t warp_instructions = 0, thread_instructions = 0, launches = 0, ctas = 0;
     uint64_t tma_bytes_loaded = 0, mma_operations = 0;
+    // Of the last launch: a hash of the order in which each CTA's warps ran and its asynchronous operations completed.
+    uint64_t event_order = 0;
     double seconds = 0;
     void add(const Stats& other);
 };

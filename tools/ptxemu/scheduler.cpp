@@ -398,7 +398,7 @@ void Worker::start_cta(uint64_t linear) {
     cta.unordered.clear();
     cta.tensor_queue.clear();
     cta.tensor_head = 0;
-    cta.time = cta.epoch = cta.serial = 0;
+    cta.time = cta.epoch = cta.serial = cta.event_order = 0;
     cta.hopeless = cta.current_warp = 0;
 
     uint8_t* registers = cta.register_file.data();
@@ -550,6 +550,7 @@ uint32_t Worker::run_warp(Warp& warp, uint32_t budget) {
 }
 
 void Worker::run_completion(AsyncOp& op) {
+    cta.event_order = mix(cta.event_order ^ (op.serial << 1 | 1));
     set_up_exec(cta.warps[op.warp]);
     exec.pc = op.pc;
     complete(exec, op);
@@ -723,6 +724,7 @@ void Worker::run_cta(uint64_t linear) {
         }
         const uint64_t epoch = cta.epoch;
         cta.current_warp = static_cast<uint32_t>(w);
+        cta.event_order = mix(cta.event_order ^ static_cast<uint64_t>(w) << 1);
         uint32_t quantum = kPlainQuantum;
         if (cta.adversarial) quantum = cta.random.below(8) == 0 ? 1 + cta.random.below(2048) : 1 + cta.random.below(48);
         cta.time += std::max(1u, run_warp(cta.warps[w], quantum));
@@ -738,6 +740,7 @@ void Worker::run_cta(uint64_t linear) {
         if (stop->load(std::memory_order_relaxed)) return;
     }
     finish_cta();
+    event_order += mix(cta.event_order ^ linear);
 }
 
 std::string Worker::fault_text(const Fault& f) const {

@@ -17,6 +17,7 @@ struct Worker {
     const Launch* launch = nullptr;
     const DeviceConfig* device = nullptr;
     GlobalMemory* memory = nullptr;
+    uint64_t event_order = 0;                         // of the CTAs that ended, in any order of theirs
     std::vector<uint64_t> warp_counts, lane_counts;   // by pc
     uint64_t max_instructions = 0;                    // per CTA
     const std::atomic<bool>* stop = nullptr;

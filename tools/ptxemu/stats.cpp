@@ -13,6 +13,7 @@ void Stats::add(const Stats& other) {
     tma_bytes_loaded += other.tma_bytes_loaded;
     mma_operations += other.mma_operations;
     seconds += other.seconds;
+    event_order = other.event_order;
 }
 
 }   // namespace ptxemu

@@ -157,6 +157,7 @@ struct Cta {
     uint64_t time = 0;    // warp instructions executed
     uint64_t epoch = 0;   // grows with every event that can end a wait
     uint64_t serial = 0;
+    uint64_t event_order = 0;   // hash of the warps run and the operations completed so far
     uint32_t hopeless = 0;   // rounds of forced try_waits without any event
     uint32_t current_warp = 0;
 
