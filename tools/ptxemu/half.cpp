@@ -41,10 +41,13 @@ uint32_t round_to_format(double value, int tail, const SmallFormat& f, int mode,
     const double scaled = std::ldexp(magnitude, fraction_bits - exponent);   // integer part: the significand
     double low = std::floor(scaled);
     double rest = scaled - low;
-    if (rest == 0 && tail < 0) {   // just below a representable value
+    if (rest == 0 && tail < 0 && low > 0) {   // less than an ulp below a representable value
+        if (low == std::ldexp(1.0, fraction_bits) && exponent > f.min_exponent) {   // of the binade below
+            low *= 2;
+            --exponent;
+        }
         low -= 1;
         rest = 1;
-        if (low < 0) low = 0, rest = 0;
     }
     bool up = false;
     const bool inexact = rest != 0 || tail != 0;
