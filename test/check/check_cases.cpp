@@ -163,8 +163,8 @@ double tensor_cost(const Case& c) {
 }
 double generic_cost(const Case& c) { return double(c.keys) * c.tokens * c.batch * c.heads * c.depth; }
 
-constexpr double kCoveringTensorTiles = 150;   // 8300 keys, two token tiles, one request
-constexpr double kCoveringGenericFmas = 12e6;  // 1465 cells at 64 heads
+constexpr double kCoveringTensorTiles = 400;   // 8300 keys, three token tiles, two requests
+constexpr double kCoveringGenericFmas = 40e6;  // 4900 cells at 64 heads
 
 void append_named(std::vector<Case>* cases, std::initializer_list<const char*> names) {
     for (const char* name : names) {

@@ -230,7 +230,10 @@ void fill_pools(Inputs* in, Rng& rng) {
 
 }  // namespace
 
-uint32_t score_poison(int64_t i) { return 0x7fc00000u | (static_cast<uint32_t>(i * 2654435761u >> 7) & 0x3ffffe) | 1; }
+uint32_t score_poison(int64_t i) {
+    // Negative: what arithmetic makes on a GPU is 0x7fffffff.
+    return 0xffc00000u | (static_cast<uint32_t>(i * 2654435761u >> 7) & 0x3ffffe) | 1;
+}
 
 Inputs make_inputs(const Case& c) {
     Inputs in;
