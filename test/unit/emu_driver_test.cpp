@@ -53,6 +53,10 @@ void arrived() {
     if (mark != nullptr) std::remove(mark);
 }
 
+// Set by whoever runs this program on a GPU, with LD_PRELOAD=libcuda.so.1: leaves out what a real driver answers with a
+// crash, or differently for the reason given in place. All else was seen to hold on an H200 (driver API 13.0).
+const bool on_silicon = std::getenv("LIDX_TEST_SILICON") != nullptr;
+
 constexpr char kPtx[] = R"(
 .version 9.0
 .target sm_80
@@ -244,7 +248,7 @@ TEST_CASE("names of results", "[driver]") {
     CHECK(std::string(text) == "no error");
     CHECK(cuGetErrorName(static_cast<CUresult>(12345), &text) == CUDA_ERROR_INVALID_VALUE);
     CHECK(text == nullptr);
-    CHECK(cuGetErrorName(CUDA_SUCCESS, nullptr) == CUDA_ERROR_INVALID_VALUE);
+    if (!on_silicon) CHECK(cuGetErrorName(CUDA_SUCCESS, nullptr) == CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_CASE("alone: contexts", "[.][alone]") {
@@ -271,17 +275,19 @@ TEST_CASE("alone: contexts", "[.][alone]") {
     CHECK(current == own);
     CHECK(cuCtxGetCurrent(&current) == CUDA_SUCCESS);
     CHECK(current == primary);
-    CHECK(cuMemFree(p) == CUDA_ERROR_INVALID_VALUE);   // another context's
+    CHECK(cuMemFree(p) == CUDA_SUCCESS);   // the memory of a context that is not current
+    CHECK(cuMemFree(p) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuCtxPushCurrent(own) == CUDA_SUCCESS);
-    CHECK(cuMemFree(p) == CUDA_SUCCESS);
     CHECK(cuCtxPushCurrent(primary) == CUDA_SUCCESS);
     CHECK(cuCtxDestroy(own) == CUDA_SUCCESS);   // not on top: stays on the stack, dead
-    CHECK(cuCtxDestroy(own) == CUDA_ERROR_INVALID_CONTEXT);
+    CHECK(cuCtxDestroy(own) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
     CHECK(cuCtxPopCurrent(nullptr) == CUDA_SUCCESS);
     CHECK(cuMemAlloc(&p, 64) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
     CHECK(cuCtxPopCurrent(nullptr) == CUDA_SUCCESS);
-    CHECK(cuCtxSetCurrent(own) == CUDA_ERROR_INVALID_CONTEXT);
-    CHECK(cuCtxSetCurrent(reinterpret_cast<CUcontext>(&p)) == CUDA_ERROR_INVALID_CONTEXT);
+    if (!on_silicon) {   // which takes the first, and crashes on the second
+        CHECK(cuCtxSetCurrent(own) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+        CHECK(cuCtxSetCurrent(reinterpret_cast<CUcontext>(&p)) == CUDA_ERROR_INVALID_CONTEXT);
+    }
     CHECK(cuCtxDestroy(primary) == CUDA_ERROR_INVALID_CONTEXT);
     unsigned flags = 9;
     int active = 9;
@@ -305,12 +311,11 @@ TEST_CASE("memory: allocations, copies and sets are checked against what was all
     Fixture x;
     size_t free_before = 0, free_after = 0, total = 0;
     CHECK(cuMemGetInfo(&free_before, &total) == CUDA_SUCCESS);
-    CUdeviceptr p = 77;
+    CUdeviceptr p = 0;
     CHECK(cuMemAlloc(&p, 0) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuMemAlloc(&p, total + 1) == CUDA_ERROR_OUT_OF_MEMORY);
     CHECK(cuMemAlloc(&p, ~size_t{0}) == CUDA_ERROR_OUT_OF_MEMORY);
     CHECK(cuMemAlloc(nullptr, 4) == CUDA_ERROR_INVALID_VALUE);
-    CHECK(p == 77);
     p = x.allocate(1000);
     CHECK(p % 256 == 0);
     CHECK(cuMemGetInfo(&free_after, &total) == CUDA_SUCCESS);
@@ -320,7 +325,7 @@ TEST_CASE("memory: allocations, copies and sets are checked against what was all
     CHECK(cuMemcpyDtoH(back.data(), p, 1000) == CUDA_SUCCESS);
     float poison = 0;
     std::memcpy(&poison, back.data(), 4);
-    CHECK(std::isnan(poison));   // uninitialised memory is not zero
+    if (!on_silicon) CHECK(std::isnan(poison));   // uninitialised memory is not zero
     for (size_t i = 0; i < host.size(); ++i) host[i] = static_cast<uint8_t>(i * 7);
     CHECK(cuMemcpyHtoD(p, host.data(), 1000) == CUDA_SUCCESS);
     CHECK(cuMemcpyDtoH(back.data(), p, 1000) == CUDA_SUCCESS);
@@ -342,7 +347,7 @@ TEST_CASE("memory: allocations, copies and sets are checked against what was all
     CHECK(cuMemsetD16(p + 11, 0, 1) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuMemsetD32(p + 2, 0, 1) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuMemsetD32(p + 996, 0, 2) == CUDA_ERROR_INVALID_VALUE);
-    CHECK(cuMemsetD32(p, 0, size_t{1} << 62) == CUDA_ERROR_INVALID_VALUE);
+    if (!on_silicon) CHECK(cuMemsetD32(p, 0, size_t{1} << 62) == CUDA_ERROR_INVALID_VALUE);   // 2^64 bytes: taken for 0
     CHECK(cuMemsetD8(p, 0, 1001) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuMemcpyDtoH(back.data(), p, 1000) == CUDA_SUCCESS);
     for (size_t i = 3; i < 8; ++i) host[i] = 0xab;
@@ -405,11 +410,12 @@ TEST_CASE("memory: pitch, host memory, pointer queries", "[driver]") {
     copy.Height = 3;
     copy.srcPitch = 19;
     CHECK(cuMemcpy2D(&copy) == CUDA_ERROR_INVALID_VALUE);
-    CHECK(cuMemcpy2D(nullptr) == CUDA_ERROR_INVALID_VALUE);
+    if (!on_silicon) CHECK(cuMemcpy2D(nullptr) == CUDA_ERROR_INVALID_VALUE);
 
     void* host = nullptr;
     REQUIRE(cuMemHostAlloc(&host, 64, 0) == CUDA_SUCCESS);
-    CHECK(cuMemHostAlloc(&host, 64, 0x100) == CUDA_ERROR_INVALID_VALUE);
+    void* refused = nullptr;
+    CHECK(cuMemHostAlloc(&refused, 64, 0x100) == CUDA_ERROR_INVALID_VALUE);
     std::memset(host, 3, 64);
     CHECK(cuMemcpyHtoD(p, host, 64) == CUDA_SUCCESS);
     unsigned type = 0;
@@ -459,11 +465,11 @@ TEST_CASE("streams and events", "[driver]") {
     CHECK(cuEventElapsedTime(&milliseconds, begin, silent) == CUDA_ERROR_INVALID_HANDLE);
     CHECK(cuStreamWaitEvent(stream, end, 0) == CUDA_SUCCESS);
     CHECK(cuEventDestroy(end) == CUDA_SUCCESS);
-    CHECK(cuEventDestroy(end) == CUDA_ERROR_INVALID_HANDLE);
-    CHECK(cuEventRecord(end, stream) == CUDA_ERROR_INVALID_HANDLE);
+    if (!on_silicon) CHECK(cuEventDestroy(end) == CUDA_ERROR_INVALID_HANDLE);
+    if (!on_silicon) CHECK(cuEventRecord(end, stream) == CUDA_ERROR_INVALID_HANDLE);
     CHECK(cuStreamDestroy(stream) == CUDA_SUCCESS);
-    CHECK(cuStreamDestroy(stream) == CUDA_ERROR_INVALID_HANDLE);
-    CHECK(cuEventRecord(begin, stream) == CUDA_ERROR_INVALID_HANDLE);
+    if (!on_silicon) CHECK(cuStreamDestroy(stream) == CUDA_ERROR_INVALID_HANDLE);
+    if (!on_silicon) CHECK(cuEventRecord(begin, stream) == CUDA_ERROR_INVALID_HANDLE);
 }
 
 TEST_CASE("modules: bad images, lookups, variables", "[driver]") {
@@ -472,14 +478,20 @@ TEST_CASE("modules: bad images, lookups, variables", "[driver]") {
     CHECK(cuModuleLoadData(&module, nullptr) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuModuleLoadData(nullptr, kPtx) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuModuleLoadData(&module, "certainly no image") == CUDA_ERROR_INVALID_IMAGE);
-    CHECK(cuModuleLoadData(&module, reinterpret_cast<void*>(uintptr_t{16})) == CUDA_ERROR_INVALID_IMAGE);
-    CHECK(cuModuleLoadData(&module,
-                           "\x7f"
-                           "ELF\x02\x01\x01\x41") == CUDA_ERROR_NO_BINARY_FOR_GPU);
-    CHECK(cuModuleLoadData(&module, ".version 9.0\n.target sm_90a\n") == CUDA_ERROR_NO_BINARY_FOR_GPU);
-    CHECK(cuModuleLoadData(&module, ".version 9.0\n.target sm_80\n.extern .global .b32 elsewhere;") ==
-          CUDA_ERROR_INVALID_PTX);
+    if (!on_silicon)
+        CHECK(cuModuleLoadData(&module, reinterpret_cast<void*>(uintptr_t{16})) == CUDA_ERROR_INVALID_IMAGE);
+    if (!on_silicon) {   // another device; and it looks into a cubin first
+        const char cubin[] = "\x7f\x45LF\x02\x01\x01\x41";
+        CHECK(cuModuleLoadData(&module, cubin) == CUDA_ERROR_NO_BINARY_FOR_GPU);
+        CHECK(cuModuleLoadData(&module, ".version 9.0\n.target sm_90a\n") == CUDA_ERROR_NO_BINARY_FOR_GPU);
+    }
     CHECK(module == nullptr);
+    // An extern variable matters to those that use it.
+    const std::string head = ".version 9.0\n.target sm_80\n.address_size 64\n.extern .global .b32 elsewhere;\n";
+    CHECK(cuModuleLoadData(&module, head.c_str()) == CUDA_SUCCESS);
+    CHECK(cuModuleUnload(module) == CUDA_SUCCESS);
+    const std::string use = head + ".entry k() { .reg .b32 %r1; ld.global.b32 %r1, [elsewhere]; ret; }";
+    if (!on_silicon) CHECK(cuModuleLoadData(&module, use.c_str()) == CUDA_ERROR_INVALID_PTX);   // which loads lazily
 
     // What is wrong, and where, reaches the log buffer of cuModuleLoadDataEx.
     const char* wrong = ".version 9.0\n.target sm_80\n.address_size 64\n.entry k() {\n  frobnicate.b32;\n  ret;\n}";
@@ -494,7 +506,8 @@ TEST_CASE("modules: bad images, lookups, variables", "[driver]") {
     module = x.load(kPtx);
     CUfunction f = nullptr;
     CHECK(cuModuleGetFunction(&f, module, "no_such") == CUDA_ERROR_NOT_FOUND);
-    CHECK(cuModuleGetFunction(&f, reinterpret_cast<CUmodule>(&f), "params") == CUDA_ERROR_INVALID_HANDLE);
+    if (!on_silicon)
+        CHECK(cuModuleGetFunction(&f, reinterpret_cast<CUmodule>(&f), "params") == CUDA_ERROR_INVALID_HANDLE);
     CHECK(cuModuleGetFunction(&f, module, nullptr) == CUDA_ERROR_INVALID_VALUE);
     f = x.function(module, "params");
     const size_t expected[4][2] = {{0, 1}, {4, 4}, {16, 16}, {32, 8}};
@@ -522,11 +535,11 @@ TEST_CASE("modules: bad images, lookups, variables", "[driver]") {
     CHECK(cuModuleGetGlobal(&untouched, nullptr, module, "nothing") == CUDA_ERROR_NOT_FOUND);
 
     CHECK(cuModuleUnload(module) == CUDA_SUCCESS);
-    CHECK(cuModuleUnload(module) == CUDA_ERROR_INVALID_HANDLE);
+    if (!on_silicon) CHECK(cuModuleUnload(module) == CUDA_ERROR_INVALID_HANDLE);
     CHECK(cuMemcpyDtoH(words, numbers, 4) == CUDA_ERROR_INVALID_VALUE);
     int value = 0;
-    CHECK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, f) == CUDA_ERROR_INVALID_HANDLE);
-    CHECK(launch(f, 1, 0, nullptr) == CUDA_ERROR_INVALID_HANDLE);
+    if (!on_silicon) CHECK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, f) == CUDA_ERROR_INVALID_HANDLE);
+    if (!on_silicon) CHECK(launch(f, 1, 0, nullptr) == CUDA_ERROR_INVALID_HANDLE);
 }
 
 TEST_CASE("function attributes and occupancy", "[driver]") {
@@ -552,7 +565,8 @@ TEST_CASE("function attributes and occupancy", "[driver]") {
     CHECK(blocks == 4);
     CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, 64, 0) == CUDA_SUCCESS);
     CHECK(blocks == 32);
-    CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, 65, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, 65, 0) == CUDA_SUCCESS);
+    CHECK(blocks == 64 / 3);   // .maxntid does not count here
     CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, 0, 0) == CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -584,8 +598,8 @@ TEST_CASE("launches: parameters arrive, in both forms", "[driver]") {
     CHECK(words[0] == 0x11);
     CHECK(words[1] == 0x22);
     CHECK(words[2] == 0x22);
-    size = 39;
-    CHECK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra) == CUDA_ERROR_INVALID_VALUE);
+    size = 39;   // a real driver takes a buffer that is too small
+    if (!on_silicon) CHECK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, nullptr, params, extra) == CUDA_ERROR_INVALID_VALUE);
     CHECK(launch(f, 1, 0, nullptr) == CUDA_ERROR_INVALID_VALUE);
     params[2] = nullptr;
@@ -620,16 +634,17 @@ TEST_CASE("launches: misuse", "[driver]") {
     CHECK(shape(store, 1, 1, 1, 1, 65) == CUDA_ERROR_INVALID_VALUE);
     CHECK(shape(store, 1, 1, 512, 4, 1) == CUDA_ERROR_INVALID_VALUE);
     CHECK(shape(store, 1, 1, 0, 1, 1) == CUDA_ERROR_INVALID_VALUE);
-    CHECK(shape(bounded, 1, 1, 65, 1, 1) == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    CHECK(shape(bounded, 1, 1, 65, 1, 1) == CUDA_ERROR_INVALID_VALUE);
     CHECK(shape(bounded, 1, 1, 64, 1, 1) == CUDA_SUCCESS);
     CHECK(cuLaunchKernel(exact, 1, 1, 1, 64, 1, 1, 0, nullptr, nullptr, nullptr) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuLaunchKernel(exact, 1, 1, 1, 32, 2, 1, 0, nullptr, nullptr, nullptr) == CUDA_SUCCESS);
     CHECK(launch(bounded, 32, 47 * 1024 + 1, params) == CUDA_ERROR_INVALID_VALUE);
     CHECK(launch(bounded, 32, 47 * 1024, params) == CUDA_SUCCESS);
     CHECK(launch(nullptr, 32, 0, params) == CUDA_ERROR_INVALID_HANDLE);
-    CHECK(launch(reinterpret_cast<CUfunction>(&out), 32, 0, params) == CUDA_ERROR_INVALID_HANDLE);
-    CHECK(cuLaunchKernel(store, 1, 1, 1, 1, 1, 1, 0, reinterpret_cast<CUstream>(&out), params, nullptr) ==
-          CUDA_ERROR_INVALID_HANDLE);
+    if (!on_silicon) CHECK(launch(reinterpret_cast<CUfunction>(&out), 32, 0, params) == CUDA_ERROR_INVALID_HANDLE);
+    if (!on_silicon)
+        CHECK(cuLaunchKernel(store, 1, 1, 1, 1, 1, 1, 0, reinterpret_cast<CUstream>(&out), params, nullptr) ==
+              CUDA_ERROR_INVALID_HANDLE);
 
     CUlaunchConfig config = {};
     config.gridDimX = config.gridDimY = config.gridDimZ = 1;
@@ -645,42 +660,88 @@ TEST_CASE("launches: misuse", "[driver]") {
     CHECK(cuLaunchKernelEx(&config, store, params, nullptr) == CUDA_SUCCESS);
     attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
     attribute.value.clusterDim = {2, 1, 1};
-    CHECK(cuLaunchKernelEx(&config, store, params, nullptr) ==
-          CUDA_ERROR_INVALID_VALUE);   // grid 1 is no multiple of 2
+    CHECK(cuLaunchKernelEx(&config, store, params, nullptr) == CUDA_ERROR_INVALID_CLUSTER_SIZE);   // grid 1, cluster 2
     attribute.value.clusterDim = {16, 1, 1};
     config.gridDimX = 16;
     CHECK(cuLaunchKernelEx(&config, store, params, nullptr) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
     attribute.value.clusterDim = {1, 0, 1};
-    CHECK(cuLaunchKernelEx(&config, store, params, nullptr) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuLaunchKernelEx(&config, store, params, nullptr) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
     uint32_t word = 0;
     CHECK(cuMemcpyDtoH(&word, out, 4) == CUDA_SUCCESS);
     CHECK(word == 7);
 }
 
-TEST_CASE("a fault breaks its context, and only that", "[driver]") {
+namespace {
+
+// After a fault nothing works in this process any more, in no context.
+void check_broken_by(const char* kernel, CUdeviceptr where, CUresult expected) {
+    CUcontext other = nullptr, current = nullptr;
+    CUdeviceptr q = 0;
+    CUstream stream = nullptr;
+    CUmodule again = nullptr;
+    CUfunction f = nullptr;
+    size_t free_bytes = 0, total = 0;
+    int value = 0;
+    REQUIRE(cuInit(0) == CUDA_SUCCESS);
+    REQUIRE(cuCtxCreate(&other, nullptr, 0, 0) == CUDA_SUCCESS);
     Fixture x;
-    CUcontext broken = nullptr;
-    for (const bool misaligned : {false, true}) {
-        REQUIRE(cuCtxCreate(&broken, nullptr, 0, 0) == CUDA_SUCCESS);
-        const CUmodule module = x.load(kPtx);
-        CUdeviceptr p = x.allocate(64), where = misaligned ? p + 2 : p + 64;
-        void* params[] = {&where};
-        const CUresult expected = misaligned ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_ILLEGAL_ADDRESS;
-        CHECK(launch(x.function(module, "store_to"), 1, 0, params) == expected);
-        CHECK(cuCtxSynchronize() == expected);
-        CHECK(cuMemAlloc(&where, 4) == expected);
-        CHECK(cuMemFree(p) == expected);
-        CHECK(cuMemcpyDtoD(p, p, 4) == expected);
-        CHECK(cuStreamSynchronize(nullptr) == expected);
-        CHECK(cuModuleUnload(module) == expected);
-        CHECK(cuCtxDestroy(broken) == CUDA_SUCCESS);
-        CHECK(cuCtxSynchronize() == CUDA_SUCCESS);   // the other context is well
-    }
-    REQUIRE(cuCtxCreate(&broken, nullptr, 0, 0) == CUDA_SUCCESS);
-    CHECK(launch(x.function(x.load(kPtx), "trapped"), 1, 0, nullptr) == CUDA_ERROR_LAUNCH_FAILED);
-    CHECK(cuCtxSynchronize() == CUDA_ERROR_LAUNCH_FAILED);
-    CHECK(cuCtxDestroy(broken) == CUDA_SUCCESS);
-    CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+    const CUmodule module = x.load(kPtx);
+    const CUfunction faulty = x.function(module, kernel), trapped = x.function(module, "trapped");
+    const CUdeviceptr p = x.allocate(64);
+    if (where >= 32) where = p + where;   // small values are addresses near null
+    void* params[] = {&where};
+    CUresult outcome = launch(faulty, 1, 0, params);
+    if (outcome == CUDA_SUCCESS) outcome = cuCtxSynchronize();   // silicon tells later
+    CHECK(outcome == expected);
+    CHECK(cuCtxSynchronize() == expected);
+    CHECK(launch(trapped, 1, 0, nullptr) == expected);
+    CHECK(cuMemAlloc(&q, 4) == expected);
+    CHECK(cuMemFree(p) == expected);
+    CHECK(cuMemcpyDtoD(p, p, 4) == expected);
+    CHECK(cuMemcpyHtoD(p, &value, 4) == expected);
+    CHECK(cuMemsetD8(p, 0, 4) == expected);
+    CHECK(cuStreamSynchronize(nullptr) == expected);
+    CHECK(cuStreamCreate(&stream, 0) == expected);
+    CHECK(cuModuleLoadData(&again, kPtx) == expected);
+    CHECK(cuModuleUnload(module) == expected);
+    CHECK(cuMemGetInfo(&free_bytes, &total) == expected);
+    CHECK(cuModuleGetFunction(&f, module, "params") == expected);
+    CHECK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, faulty) == expected);
+    CHECK(cuCtxGetCurrent(&current) == CUDA_SUCCESS);
+    CHECK(current == x.context);
+    CHECK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0) == CUDA_SUCCESS);
+    CHECK(cuCtxSetCurrent(other) == CUDA_SUCCESS);
+    CHECK(cuCtxSynchronize() == expected);
+    CHECK(cuMemAlloc(&q, 4) == expected);
+    CHECK(cuCtxCreate(&current, nullptr, 0, 0) == expected);
+    CHECK(cuDevicePrimaryCtxRetain(&current, 0) == expected);
+    CHECK(cuCtxDestroy(other) == CUDA_SUCCESS);
+}
+
+}   // namespace
+
+TEST_CASE("alone: illegal address", "[.][alone]") {
+    arrived();
+    check_broken_by("store_to", 16, CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+TEST_CASE("alone: past the end", "[.][alone]") {   // which silicon lets pass within its page
+    arrived();
+    check_broken_by("store_to", 64, CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+TEST_CASE("alone: misaligned", "[.][alone]") {
+    arrived();
+    check_broken_by("store_to", 34, CUDA_ERROR_MISALIGNED_ADDRESS);
+}
+TEST_CASE("alone: trap", "[.][alone]") {
+    arrived();
+    check_broken_by("trapped", 0, CUDA_ERROR_LAUNCH_FAILED);
+}
+
+TEST_CASE("a fault breaks the process", "[driver]") {
+    CHECK(passes_alone("alone: illegal address", {}));
+    CHECK(passes_alone("alone: past the end", {}));
+    CHECK(passes_alone("alone: misaligned", {}));
+    CHECK(passes_alone("alone: trap", {}));
 }
 
 TEST_CASE("tensor maps are checked and encoded", "[driver]") {
@@ -696,8 +757,7 @@ TEST_CASE("tensor maps are checked and encoded", "[driver]") {
     };
     CHECK(encode(map, 3, p, dims) == CUDA_SUCCESS);
     CHECK(encode(nullptr, 3, p, dims) == CUDA_ERROR_INVALID_VALUE);
-    CHECK(encode(reinterpret_cast<CUtensorMap*>(reinterpret_cast<char*>(map) + 16), 3, p, dims) ==
-          CUDA_ERROR_INVALID_VALUE);
+    CHECK(encode(reinterpret_cast<CUtensorMap*>(reinterpret_cast<char*>(map) + 16), 3, p, dims) == CUDA_SUCCESS);
     CHECK(encode(map, 6, p, dims) == CUDA_ERROR_INVALID_VALUE);
     CHECK(encode(map, 0, p, dims) == CUDA_ERROR_INVALID_VALUE);
     CHECK(encode(map, 3, p + 8, dims) == CUDA_ERROR_INVALID_VALUE);
@@ -722,7 +782,7 @@ TEST_CASE("entry points by name and version", "[driver]") {
     CHECK(status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     CHECK(find("cuNothing", 13000) == nullptr);
     CHECK(status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-    CHECK(cuGetProcAddress(nullptr, &function, 13000, 0, &status) == CUDA_ERROR_INVALID_VALUE);
+    if (!on_silicon) CHECK(cuGetProcAddress(nullptr, &function, 13000, 0, &status) == CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_CASE("alone: add", "[.][alone]") {

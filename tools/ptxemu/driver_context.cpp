@@ -10,12 +10,17 @@ CUcontext handle_of(Context* context) { return reinterpret_cast<CUcontext>(conte
 
 std::shared_ptr<Context> find_context(State& s, CUcontext handle) {
     const auto found = s.contexts.find(handle);
-    if (found == s.contexts.end()) fail(CUDA_ERROR_INVALID_CONTEXT, "no such context");
+    if (found == s.contexts.end()) {
+        if (s.dead_contexts.count(handle) != 0) fail(CUDA_ERROR_CONTEXT_IS_DESTROYED, "the context has been destroyed");
+        fail(CUDA_ERROR_INVALID_CONTEXT, "no such context");
+    }
     return found->second;
 }
 
 std::shared_ptr<Context> make_context(State& s, unsigned flags) {
+    check_sticky(s);
     auto context = std::make_shared<Context>();
+    s.dead_contexts.erase(context.get());
     context->id = s.next_context_id++;
     context->flags = flags;
     s.contexts.emplace(context.get(), context);
@@ -45,6 +50,7 @@ PTXEMU_API CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice de
         const Initialised call;
         require(out, "pctx");
         check_device(device);
+        check_sticky(call.s);
         if (call.s.primary == nullptr) call.s.primary = make_context(call.s, call.s.primary_flags);
         ++call.s.primary_count;
         *out = handle_of(call.s.primary.get());

@@ -26,10 +26,12 @@ uint64_t allocate(State& s, Context& context, size_t bytes) {
     return address;
 }
 
-void release(Context& context, uint64_t address) {
+void release(State& s, uint64_t address) {
     if (address == 0) return;
-    if (context.host_memory.count(address) != 0 || context.module_memory.count(address) != 0 ||
-        !context.memory.release(address)) {
+    Allocation allocation;
+    Context* owner = owner_of(s, address, &allocation);
+    if (owner == nullptr || owner->host_memory.count(address) != 0 || owner->module_memory.count(address) != 0 ||
+        !owner->memory.release(address)) {
         fail(CUDA_ERROR_INVALID_VALUE, hex(address) + " is not the start of a device allocation");
     }
 }
@@ -38,8 +40,8 @@ void copy(CUstream stream, uint64_t dst, bool dst_device, uint64_t src, bool src
     const Current call;
     check_stream(call.s, stream);
     if (bytes == 0) return;
-    if (dst_device) check_range(*call.context, dst, bytes, "destination");
-    if (src_device) check_range(*call.context, src, bytes, "source");
+    if (dst_device) check_range(call.s, dst, bytes, "destination");
+    if (src_device) check_range(call.s, src, bytes, "source");
     if (dst == 0 || src == 0) fail(CUDA_ERROR_INVALID_VALUE, "a host pointer is null");
     std::memmove(bytes_at(dst), bytes_at(src), bytes);
 }
@@ -55,7 +57,7 @@ void set(CUstream stream, uint64_t dst, T value, size_t count) {
     if (count == 0) return;
     if (count > kDeviceMemoryBytes / sizeof(T))
         fail(CUDA_ERROR_INVALID_VALUE, "more elements than device memory holds");
-    check_range(*call.context, dst, count * sizeof(T), "destination");
+    check_range(call.s, dst, count * sizeof(T), "destination");
     T* cells = reinterpret_cast<T*>(dst);
     std::fill(cells, cells + count, value);
 }
@@ -74,7 +76,7 @@ void set_2d(CUstream stream, uint64_t dst, size_t pitch, T value, size_t width, 
                                            std::to_string(width) + " elements and a height of " +
                                            std::to_string(height));
     }
-    check_range(*call.context, dst, (height - 1) * pitch + width * sizeof(T), "destination");
+    check_range(call.s, dst, (height - 1) * pitch + width * sizeof(T), "destination");
     for (size_t row = 0; row < height; ++row) {
         T* cells = reinterpret_cast<T*>(dst + row * pitch);
         std::fill(cells, cells + width, value);
@@ -82,7 +84,7 @@ void set_2d(CUstream stream, uint64_t dst, size_t pitch, T value, size_t width, 
 }
 
 // One side of a 2-D copy: where its first byte lies.
-uint64_t side_2d(const Context& context, CUmemorytype type, const void* host, CUdeviceptr device, size_t x, size_t y,
+uint64_t side_2d(const State& s, CUmemorytype type, const void* host, CUdeviceptr device, size_t x, size_t y,
                  size_t pitch, size_t width, size_t height, const char* what) {
     if (pitch == 0) pitch = x + width;
     if (pitch < x || pitch - x < width) {
@@ -95,6 +97,7 @@ uint64_t side_2d(const Context& context, CUmemorytype type, const void* host, CU
     }
     uint64_t base = 0;
     bool on_device = false;
+    Allocation allocation;
     switch (type) {
         case CU_MEMORYTYPE_HOST: base = reinterpret_cast<uint64_t>(host); break;
         case CU_MEMORYTYPE_DEVICE:
@@ -103,12 +106,12 @@ uint64_t side_2d(const Context& context, CUmemorytype type, const void* host, CU
             break;
         case CU_MEMORYTYPE_UNIFIED:
             base = device;
-            on_device = context.memory.find(device, 1).bytes != 0;
+            on_device = owner_of(s, device, &allocation) != nullptr;
             break;
         default: fail(CUDA_ERROR_NOT_SUPPORTED, std::string(what) + ": arrays are not supported");
     }
     const uint64_t first = base + y * pitch + x;
-    if (on_device) check_range(context, first, (height - 1) * pitch + width, what);
+    if (on_device) check_range(s, first, (height - 1) * pitch + width, what);
     if (base == 0) fail(CUDA_ERROR_INVALID_VALUE, std::string(what) + " is null");
     return first;
 }
@@ -118,9 +121,9 @@ void copy_2d(const CUDA_MEMCPY2D* p, CUstream stream) {
     check_stream(call.s, stream);
     require(p, "pCopy");
     if (p->WidthInBytes == 0 || p->Height == 0) return;
-    const uint64_t src = side_2d(*call.context, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY,
+    const uint64_t src = side_2d(call.s, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY,
                                  p->srcPitch, p->WidthInBytes, p->Height, "source");
-    const uint64_t dst = side_2d(*call.context, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes, p->dstY,
+    const uint64_t dst = side_2d(call.s, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes, p->dstY,
                                  p->dstPitch, p->WidthInBytes, p->Height, "destination");
     const size_t src_pitch = p->srcPitch != 0 ? p->srcPitch : p->srcXInBytes + p->WidthInBytes;
     const size_t dst_pitch = p->dstPitch != 0 ? p->dstPitch : p->dstXInBytes + p->WidthInBytes;
@@ -141,15 +144,8 @@ void allocate_host(void** out, size_t bytes, unsigned flags) {
 
 // True if it answered.
 bool pointer_attribute(const State& s, void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {
-    Context* owner = nullptr;
     Allocation allocation;
-    for (const auto& [handle, context] : s.contexts) {
-        allocation = context->memory.find(pointer, 1);
-        if (allocation.bytes != 0) {
-            owner = context.get();
-            break;
-        }
-    }
+    Context* owner = owner_of(s, pointer, &allocation);
     if (owner == nullptr) return false;
     const bool on_host = owner->host_memory.count(allocation.base) != 0;
     const auto put = [&](const auto& value) { std::memcpy(data, &value, sizeof value); };
@@ -217,7 +213,7 @@ PTXEMU_API CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, 
 PTXEMU_API CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
     return guarded("cuMemFree", [&] {
         const Current call;
-        release(*call.context, address);
+        release(call.s, address);
     });
 }
 
@@ -234,7 +230,7 @@ PTXEMU_API CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream stream)
     return guarded("cuMemFreeAsync", [&] {
         const Current call;
         check_stream(call.s, stream);
-        release(*call.context, address);
+        release(call.s, address);
     });
 }
 

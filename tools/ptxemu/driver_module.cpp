@@ -63,10 +63,7 @@ void place_variables(LoadedModule& loaded) {
     uint64_t const_bytes = 0;
     for (const Variable& v : loaded.module->globals) {
         if (v.space == Space::kShared) continue;
-        if (v.is_extern) {
-            fail(CUDA_ERROR_INVALID_PTX, "PTX line " + std::to_string(v.line) + ": variable '" + v.name +
-                                             "' is extern and the module does not define it");
-        }
+        if (v.is_extern) continue;   // whoever uses it is refused by the decoder
         if (v.space == Space::kConst) const_bytes += v.bytes;
         if (const_bytes > kMaxConstBytes) {
             fail(CUDA_ERROR_INVALID_PTX, "PTX line " + std::to_string(v.line) + ": more than " +

@@ -24,7 +24,7 @@ Current::Current() {
     if (stack.empty() || stack.back() == nullptr) fail(CUDA_ERROR_INVALID_CONTEXT, "no context is current");
     context = stack.back();
     if (!context->alive) fail(CUDA_ERROR_CONTEXT_IS_DESTROYED, "the current context has been destroyed");
-    if (context->sticky != CUDA_SUCCESS) fail(context->sticky);
+    check_sticky(s);
 }
 
 std::string hex(uint64_t value) {
@@ -62,6 +62,10 @@ void check_device(CUdevice device) {
     }
 }
 
+void check_sticky(const State& s) {
+    if (s.sticky != CUDA_SUCCESS) fail(s.sticky);   // its message was printed when it happened
+}
+
 void erase_module(State& s, LoadedModule& module) {
     for (const auto& [name, function] : module.functions) s.functions.erase(function.get());
     for (const auto& [name, address] : module.symbols) {
@@ -80,12 +84,22 @@ void destroy_context(State& s, Context& context) {
     for (LoadedModule* module : modules) erase_module(s, *module);
     std::erase_if(s.streams, [&](const auto& item) { return item.second->context == &context; });
     std::erase_if(s.events, [&](const auto& item) { return item.second->context == &context; });
+    s.dead_contexts.insert(&context);
     s.contexts.erase(&context);   // memory goes with the last thread that has it on its stack
 }
 
-void check_range(const Context& context, uint64_t address, uint64_t bytes, const char* what) {
+Context* owner_of(const State& s, uint64_t address, Allocation* allocation) {
+    for (const auto& [handle, context] : s.contexts) {
+        *allocation = context->memory.find(address, 1);
+        if (allocation->bytes != 0) return context.get();
+    }
+    return nullptr;
+}
+
+void check_range(const State& s, uint64_t address, uint64_t bytes, const char* what) {
     if (bytes == 0) return;
-    if (context.memory.find(address, bytes).bytes == 0) {
+    Allocation allocation;
+    if (owner_of(s, address, &allocation) == nullptr || !allocation.contains(address, bytes)) {
         fail(CUDA_ERROR_INVALID_VALUE, std::string(what) + ": " + std::to_string(bytes) + " bytes at " + hex(address) +
                                            " do not lie inside one allocation");
     }

@@ -78,7 +78,6 @@ struct Context {
     uint64_t id = 0;
     unsigned flags = 0;
     bool alive = true;
-    CUresult sticky = CUDA_SUCCESS;   // of the launch that broke the context
     GlobalMemory memory;
     std::set<uint64_t> host_memory;     // bases of what cuMemAllocHost and cuMemHostAlloc gave
     std::set<uint64_t> module_memory;   // bases of module variables: cuMemFree does not take them
@@ -87,6 +86,9 @@ struct Context {
 struct State {
     std::mutex mutex;
     bool initialised = false;
+    // Of the launch that faulted. As on silicon (H200, driver API 13.0) it is what every later call that needs a context
+    // answers, in all contexts, and making new ones too, until the process ends.
+    CUresult sticky = CUDA_SUCCESS;
     Config config;
     Stats stats;
     std::shared_ptr<Context> primary;
@@ -94,6 +96,7 @@ struct State {
     unsigned primary_flags = 0;
     uint64_t next_context_id = 1;
     std::unordered_map<const void*, std::shared_ptr<Context>> contexts;
+    std::set<const void*> dead_contexts;   // handles of destroyed contexts that are not in use again
     std::unordered_map<const void*, std::unique_ptr<LoadedModule>> modules;
     std::unordered_map<const void*, LoadedFunction*> functions;
     std::unordered_map<const void*, std::unique_ptr<Stream>> streams;
@@ -119,12 +122,16 @@ LoadedFunction& find_function(State& s, CUfunction handle);
 void check_stream(State& s, CUstream handle);
 Event& find_event(State& s, CUevent handle);
 void check_device(CUdevice device);
+void check_sticky(const State& s);
 void destroy_context(State& s, Context& context);
 void erase_module(State& s, LoadedModule& module);
 std::string hex(uint64_t value);
 
-// Memory [address, address + bytes) must lie inside one allocation of the context; `what` names it.
-void check_range(const Context& context, uint64_t address, uint64_t bytes, const char* what);
+// Memory [address, address + bytes) must lie inside one allocation of a context, current or not (addresses are
+// unified); `what` names it.
+void check_range(const State& s, uint64_t address, uint64_t bytes, const char* what);
+// The context that owns the allocation with this byte; null if there is none.
+Context* owner_of(const State& s, uint64_t address, Allocation* allocation);
 
 inline constexpr uint64_t kDeviceMemoryBytes = uint64_t{180} << 30;   // usable memory of a B200
 uint64_t allocated_bytes(const State& s);

@@ -17,9 +17,6 @@ PTXEMU_API CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMap
             fail(CUDA_ERROR_NOT_SUPPORTED, "tensor maps need compute capability 9.0");
         }
         require(map, "tensorMap");
-        if (reinterpret_cast<uintptr_t>(map) % 64 != 0) {
-            fail(CUDA_ERROR_INVALID_VALUE, "tensorMap is not aligned to 64 bytes");
-        }
         if (rank < 1 || rank > 5) {
             fail(CUDA_ERROR_INVALID_VALUE, "tensorRank = " + std::to_string(rank) + " is outside 1..5");
         }
