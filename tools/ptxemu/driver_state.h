@@ -86,8 +86,8 @@ struct Context {
 struct State {
     std::mutex mutex;
     bool initialised = false;
-    // Of the launch that faulted. As on silicon (H200, driver API 13.0) it is what every later call that needs a context
-    // answers, in all contexts, and making new ones too, until the process ends.
+    // Of the launch that faulted. As on silicon (H200, driver API 13.0), every later call that needs a context answers
+    // with it, in all contexts, and so does making new ones, until the process ends.
     CUresult sticky = CUDA_SUCCESS;
     Config config;
     Stats stats;
