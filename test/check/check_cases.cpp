@@ -11,6 +11,8 @@
 #include <set>
 #include <utility>
 
+#include "ref/portable_rng.h"
+
 namespace check {
 
 namespace {
@@ -45,7 +47,9 @@ constexpr Shape kTensorShapes[] = {{"auto", 64, 128},
                                    {"auto", 32, 128},
                                    {"sm100_score_h64", 64, 128},
                                    {"sm100_score_h32", 32, 128},
-                                   {"sm100_score_h32_t3", 32, 128}};
+                                   {"sm100_score_h32_t3", 32, 128},
+                                   {"sm90_score_h64", 64, 128},
+                                   {"sm90_score_h32", 32, 128}};
 constexpr Shape kGenericShapes[] = {{"auto", 1, 16},
                                     {"auto", 3, 64},
                                     {"auto", 8, 128},
@@ -151,7 +155,7 @@ std::vector<Row> pairwise_rows(const Sizes& sizes, CostOf cost_of, double max_co
 }
 
 template <typename T, size_t n>
-constexpr int count(const T (&)[n]) {
+constexpr int count_of(const T (&)[n]) {
     return static_cast<int>(n);
 }
 
@@ -216,7 +220,7 @@ bool parse_case(const std::string& name, Case* c, std::string* error) {
         return ok;
     };
     auto word = [&](size_t i, auto& names, int* value) {
-        for (int v = 0; v < count(names); ++v)
+        for (int v = 0; v < count_of(names); ++v)
             if (parts[i] == names[v]) return *value = v, true;
         *error = "'" + parts[i] + "' is unknown";
         return false;
@@ -256,15 +260,15 @@ std::vector<Case> covering_cases() {
     std::vector<Case> cases;
     uint32_t seed = 0;
     {
-        const Sizes sizes = {count(kTensorShapes), count(kTokens),     count(kBatches), count(kKeys),
-                             count(kTensorPlaces), count(kSituations), count(kValues),  count(kFinishes)};
+        const Sizes sizes = {count_of(kTensorShapes), count_of(kTokens),     count_of(kBatches), count_of(kKeys),
+                             count_of(kTensorPlaces), count_of(kSituations), count_of(kValues),  count_of(kFinishes)};
         auto cost = [](const Row& row) { return tensor_cost(case_of(row, kTensorShapes, kTensorPlaces, 0)); };
         for (const Row& row : pairwise_rows(sizes, cost, kCoveringTensorTiles))
             cases.push_back(case_of(row, kTensorShapes, kTensorPlaces, ++seed));
     }
     {
-        const Sizes sizes = {count(kGenericShapes), count(kTokens),     count(kBatches), count(kKeys),
-                             count(kGenericPlaces), count(kSituations), count(kValues),  count(kFinishes)};
+        const Sizes sizes = {count_of(kGenericShapes), count_of(kTokens),     count_of(kBatches), count_of(kKeys),
+                             count_of(kGenericPlaces), count_of(kSituations), count_of(kValues),  count_of(kFinishes)};
         auto cost = [](const Row& row) { return generic_cost(case_of(row, kGenericShapes, kGenericPlaces, 0)); };
         for (const Row& row : pairwise_rows(sizes, cost, kCoveringGenericFmas))
             cases.push_back(case_of(row, kGenericShapes, kGenericPlaces, ++seed));
@@ -283,6 +287,17 @@ std::vector<Case> covering_cases() {
             "sm100_score_h32/h32/d128/t17/b2/n128/p0/contiguous/pad0/gap0/codes/plain/nocheck/tight/s1007",
             "sm100_score_h32_t3/h32/d128/t31/b1/n128/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1008",
             "sm100_score_h32_t3/h32/d128/t9/b2/n722/p256/split-pool/pad0/gap7/lattice/ragged/check/tight/s1009",
+            // The shares of persistent CTAs: chunks of keys under several token blocks, many requests per CTA and many
+            // CTAs per request, three token groups out of four, more requests than threads.
+            "sm90_score_h64/h64/d128/t9/b1/n2600/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1101",
+            "sm90_score_h64/h64/d128/t3/b2/n4100/p16/block-split/pad16/gap1/normal/ragged/nocheck/guard/s1102",
+            "sm90_score_h64/h64/d128/t2/b150/n200/p32/split-pool/pad0/gap0/lattice/ragged/nocheck/tight/s1103",
+            "sm90_score_h64/h64/d128/t68/b1/n300/p0/contiguous/pad0/gap0/codes/plain/nocheck/guard/s1104",
+            "sm90_score_h64/h64/d128/t1/b700/n70/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1105",
+            "sm90_score_h64/h64/d128/t1/b1/n8300/p256/split-pool/pad0/gap3/normal/plain/check/tight/s1106",
+            "sm90_score_h32/h32/d128/t5/b3/n1100/p128/block-split/pad0/gap0/normal/bad-pages/check/guard/s1107",
+            "sm90_score_h32/h32/d128/t17/b2/n2600/p16/block-split/pad0/gap0/codes/slack/nocheck/guard/s1108",
+            "sm90_score_h32/h32/d128/t1/b40/n129/p64/block-split/pad32/gap0/special/lengths/nocheck/guard/s1109",
         });
     return cases;
 }
@@ -290,7 +305,9 @@ std::vector<Case> covering_cases() {
 std::vector<Case> long_cases() {
     std::vector<Case> cases;
     uint32_t seed = 100000;
-    constexpr Shape shapes[] = {{"sm100_score_h64", 64, 128},
+    constexpr Shape shapes[] = {{"sm90_score_h64", 64, 128},
+                                {"sm90_score_h32", 32, 128},
+                                {"sm100_score_h64", 64, 128},
                                 {"sm100_score_h32", 32, 128},
                                 {"sm100_score_h32_t3", 32, 128},
                                 {"generic_score", 64, 128},
@@ -336,8 +353,47 @@ std::vector<Case> seed_cases() {
             "sm100_score_h32/h32/d128/t4/b1/n723/p0/contiguous/pad0/gap0/normal/plain/nocheck/guard/s2006",
             "sm100_score_h32_t3/h32/d128/t9/b1/n257/p64/split-pool/pad32/gap0/normal/slack/nocheck/guard/s2007",
             "sm100_score_h32_t3/h32/d128/t6/b2/n127/p64/block-split/pad0/gap0/special/lengths/nocheck/guard/s2008",
+            "sm90_score_h64/h64/d128/t1/b2/n700/p64/block-split/pad0/gap0/normal/ragged/nocheck/guard/s2101",
+            "sm90_score_h64/h64/d128/t3/b2/n300/p16/block-split/pad16/gap1/normal/plain/nocheck/guard/s2102",
+            "sm90_score_h64/h64/d128/t9/b1/n600/p32/split-pool/pad0/gap0/codes/slack/nocheck/tight/s2103",
+            "sm90_score_h32/h32/d128/t3/b3/n500/p256/block-split/pad0/gap0/normal/bad-pages/check/guard/s2104",
+            "sm90_score_h32/h32/d128/t10/b1/n723/p0/contiguous/pad0/gap2/special/plain/nocheck/guard/s2105",
             "generic_score/h8/d64/t3/b2/n150/p7/block-split/pad0/gap2/normal/ragged/check/guard/s2009",
         });
+    return cases;
+}
+
+std::vector<Case> random_cases(int count, uint32_t seed) {
+    lidx::ref::Rng rng(seed);
+    auto draw = [&](int low, int high) { return static_cast<int>(rng.between(low, high)); };
+    // Mostly small, now and then large.
+    auto skewed = [&](int high) { return draw(1, draw(1, draw(1, high))); };
+    std::vector<Case> cases;
+    while (static_cast<int>(cases.size()) < count) {
+        Case c;
+        const bool tensor = rng.below(2) == 0;
+        const Shape shape = tensor ? kTensorShapes[rng.below(count_of(kTensorShapes))]
+                                   : Shape{rng.below(4) == 0 ? "generic_score" : "auto", draw(1, 128), 16 * draw(1, 8)};
+        c.kernel = shape.kernel;
+        c.heads = shape.heads;
+        c.depth = shape.depth;
+        c.tokens = skewed(40);
+        c.batch = skewed(200);
+        c.keys = skewed(3000);
+        const Place place = kTensorPlaces[rng.below(count_of(kTensorPlaces))];
+        c.page_size = tensor || place.page_size == 0 ? place.page_size : skewed(300);
+        c.layout = place.layout;
+        c.page_pad = rng.below(2) == 0 ? 0 : 16 * draw(0, 40);
+        c.score_pad = rng.below(2) == 0 ? 0 : draw(0, 40);
+        c.values = kValues[rng.below(count_of(kValues))];
+        c.situation = kSituations[rng.below(count_of(kSituations))];
+        c.check_flag = rng.below(2) == 0;
+        c.tight = rng.below(2) == 0;
+        c.seed = static_cast<uint32_t>(rng.below(1000000000));
+        if (c.situation == Situation::kBadPages && c.page_size == 0) continue;
+        if (tensor ? tensor_cost(c) > kCoveringTensorTiles : generic_cost(c) > kCoveringGenericFmas) continue;
+        cases.push_back(c);
+    }
     return cases;
 }
 
@@ -359,7 +415,8 @@ std::string missing_coverage(const std::vector<Case>& cases) {
     }
     std::vector<std::string> wanted = {"sliced"};
     auto want = [&](int part, const std::string& value) { wanted.push_back(std::to_string(part) + "=" + value); };
-    for (const char* kernel : {"auto", "sm100_score_h64", "sm100_score_h32", "sm100_score_h32_t3", "generic_score"})
+    for (const char* kernel : {"auto", "sm100_score_h64", "sm100_score_h32", "sm100_score_h32_t3", "sm90_score_h64",
+                               "sm90_score_h32", "generic_score"})
         want(0, kernel);
     for (int heads : {1, 3, 8, 32, 64, 128}) want(1, "h" + std::to_string(heads));
     for (int depth : {16, 64, 128}) want(2, "d" + std::to_string(depth));
@@ -375,7 +432,8 @@ std::string missing_coverage(const std::vector<Case>& cases) {
     for (const char* name : {"check", "nocheck"}) want(12, name);
     for (const char* name : {"guard", "tight"}) want(13, name);
     for (int tokens : kTokens)
-        for (const char* kernel : {"sm100_score_h64/64/", "sm100_score_h32/32/", "sm100_score_h32_t3/32/"})
+        for (const char* kernel : {"sm100_score_h64/64/", "sm100_score_h32/32/", "sm100_score_h32_t3/32/",
+                                   "sm90_score_h64/64/", "sm90_score_h32/32/"})
             wanted.push_back(kernel + std::to_string(tokens));
     for (const std::string& value : wanted)
         if (seen.count(value) == 0) return "no case has " + value;

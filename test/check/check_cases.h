@@ -65,6 +65,10 @@ std::vector<Case> long_cases();
 // A few of each kind, for runs under many scheduler seeds.
 std::vector<Case> seed_cases();
 
+// Points between those of the lists: any length, tokens, batch and, for the generic kernel, any heads, depth and page
+// size.
+std::vector<Case> random_cases(int count, uint32_t seed);
+
 // "" or the dimension and value that `cases` lack although the covering list promises it.
 std::string missing_coverage(const std::vector<Case>& cases);
 

@@ -38,6 +38,7 @@ which cases
   (default)        the covering set: every value of every dimension, nearly every pair of values
   --long           the full product
   --seeds N        a few cases of each kind under scheduler seeds 0..N: same bits, other event orders
+  --random N       N points drawn between those of the lists (--random-seed S; default 1)
   --case NAME      just this case, listed or not (repeatable)
   --filter TEXT    of those, only names that contain TEXT (repeatable: all must occur)
   --shard I/N      of those, every N-th from the I-th on (I from 0)
@@ -63,7 +64,7 @@ struct Options {
     bool list = false, self_test = false, bench = false, long_suite = false, child = false;
     std::string device = "emu", emulator, driver = "libcuda.so.1", json;
     std::vector<std::string> cases, filters;
-    int seeds = 0, jobs = 1, shard = 0, shards = 1;
+    int seeds = 0, random = 0, random_seed = 1, jobs = 1, shard = 0, shards = 1;
     double timeout = 120;
 };
 
@@ -119,6 +120,10 @@ Options parse_options(int argc, char** argv) {
             o.filters.push_back(value());
         } else if (option == "--seeds") {
             o.seeds = parse_number(option, value(), 1, 100000);
+        } else if (option == "--random") {
+            o.random = parse_number(option, value(), 1, 10000000);
+        } else if (option == "--random-seed") {
+            o.random_seed = parse_number(option, value(), 0, 1 << 30);
         } else if (option == "--jobs") {
             o.jobs = parse_number(option, value(), 1, 1024);
         } else if (option == "--timeout") {
@@ -149,9 +154,13 @@ std::vector<std::string> select_names(const Options& o) {
         std::string error;
         if (!parse_case(name, &c, &error)) usage_error("--case " + name + ": " + error);
     }
-    if (o.cases.empty())
-        for (const Case& c : o.seeds > 0 ? seed_cases() : o.long_suite ? long_cases() : covering_cases())
-            names.push_back(case_name(c));
+    if (o.cases.empty()) {
+        const std::vector<Case> cases = o.random > 0   ? random_cases(o.random, static_cast<uint32_t>(o.random_seed))
+                                        : o.seeds > 0  ? seed_cases()
+                                        : o.long_suite ? long_cases()
+                                                       : covering_cases();
+        for (const Case& c : cases) names.push_back(case_name(c));
+    }
     std::erase_if(names, [&](const std::string& name) {
         return std::any_of(o.filters.begin(), o.filters.end(),
                            [&](const std::string& f) { return name.find(f) == std::string::npos; });

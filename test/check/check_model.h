@@ -22,11 +22,15 @@ struct ModelOperand {
 // sm100_score: four steps of K = 32 with window 25 and fp32 results; even and odd heads summed apart. q: [heads].
 uint32_t model_sm100_score(const ModelOperand* q, const float* q_scale, int heads, const ModelOperand& k,
                            float k_scale);
+// sm90_score: the same steps with window 13 and 13 result bits. Part q of four sums heads 8j + 2q and 8j + 2q + 1, j
+// ascending; then (0 + 1) + (2 + 3).
+uint32_t model_sm90_score(const ModelOperand* q, const float* q_scale, int heads, const ModelOperand& k, float k_scale);
 // generic_score: fp32 fma, depth ascending, then heads ascending.
 uint32_t model_generic_score(const ModelOperand* q, const float* q_scale, int heads, int depth, const ModelOperand& k,
                              float k_scale);
 
 // One dot product of the tensor core, fp32 bits; NaN is 0x7fffffff.
 uint32_t model_sm100_dot(const ModelOperand& q, const ModelOperand& k);
+uint32_t model_sm90_dot(const ModelOperand& q, const ModelOperand& k);
 
 }  // namespace check

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "check_model.h"
+#include "kernel/sm90_schedule.h"
 #include "ref/error_bound.h"
 #include "ref/oracle.h"
 
@@ -62,7 +63,10 @@ std::string expected_symbol(const Machine& machine, const Inputs& in) {
     if (in.c.kernel != "auto") return in.c.kernel;
     const int page = in.c.page_size;
     const bool tensor_page = page == 0 || page == 16 || page == 32 || page == 64 || page == 128 || page == 256;
-    if (machine.compute_capability / 10 != 10 || in.c.depth != 128 || !tensor_page) return "";
+    if (in.c.depth != 128 || !tensor_page) return "";
+    if (machine.compute_capability == 90)
+        return in.c.heads == 64 ? "sm90_score_h64" : in.c.heads == 32 ? "sm90_score_h32" : "";
+    if (machine.compute_capability / 10 != 10) return "";
     if (in.c.heads == 64) return "sm100_score_h64";
     if (in.c.heads != 32) return "";
     // Tiles of three tokens where they leave less of a tile empty than tiles of four.
@@ -71,9 +75,18 @@ std::string expected_symbol(const Machine& machine, const Inputs& in) {
     return by_three ? "sm100_score_h32_t3" : tokens % 4 == 0 ? "sm100_score_h32" : "";
 }
 
-// The seed document's grid: (requests, key tiles, slices), slices above 1 only where the key tiles underfill the
+bool is_sm90(const std::string& symbol) { return symbol.rfind("sm90_", 0) == 0; }
+
+// Persistent kernels: a CTA per multiprocessor, or per 64 keys of a token block where there are fewer. Others, the
+// seed document's grid: (requests, key tiles, slices), slices above 1 only where the key tiles underfill the
 // machine.
-std::array<uint32_t, 3> expected_grid(const Machine& machine, const Inputs& in, int tile_tokens) {
+std::array<uint32_t, 3> expected_grid(const Machine& machine, const Inputs& in, const Outcome& out) {
+    const int tile_tokens = out.tile_tokens;
+    if (is_sm90(out.symbol)) {
+        const int64_t units = in.c.batch * ceil_div(in.max_keys, 64) *
+                              ceil_div(std::min(in.max_tokens, in.max_rows), tile_tokens);
+        return {static_cast<uint32_t>(std::min<int64_t>(units, machine.multiprocessors)), 1, 1};
+    }
     const int64_t key_tiles = ceil_div(in.max_keys, 128), base = in.c.batch * key_tiles;
     const int64_t token_tiles = ceil_div(std::min(in.max_tokens, in.max_rows), tile_tokens);
     int64_t slices = 1;
@@ -85,7 +98,7 @@ std::array<uint32_t, 3> expected_grid(const Machine& machine, const Inputs& in, 
 // ---- the emulator's counts: one JSON object that grows with every launch of the process
 
 struct Counts {
-    int64_t mma = 0, tma_loads = 0, tma_bytes = 0;
+    int64_t mma = 0, wgmma = 0, tma_loads = 0, tma_bytes = 0;
     std::string event_order;
 };
 
@@ -115,10 +128,53 @@ std::optional<Counts> read_counts(const std::string& file) {
     const std::string json{std::istreambuf_iterator<char>(stream), {}};
     Counts counts;
     counts.mma = sum_counts(json, "tcgen05.mma");
+    counts.wgmma = sum_counts(json, "wgmma.mma_async");
     counts.tma_loads = sum_counts(json, "cp.async.bulk.tensor");
     if (counts.mma < 0) return std::nullopt;
     counts.tma_bytes = std::atoll(value_of(json, "tma_bytes_loaded").c_str());
     counts.event_order = value_of(json, "event_order");
+    return counts;
+}
+
+// What the persistent CTAs of an sm90 kernel load and multiply: each token block of a request reads each key tile once,
+// and a warpgroup per group of 64 columns multiplies it, four warps in four steps. Q and q_scale come once for each run
+// of tiles; where the runs end depends on the shares, which the kernel's own schedule gives.
+struct Sm90Counts {
+    int64_t wgmma = 0, loads = 0, bytes = 0;
+};
+Sm90Counts sm90_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots) {
+    namespace s = lidx::sm90_score;
+    Sm90Counts counts;
+    const int group_tokens = out.tile_tokens / s::kGroups;
+    std::vector<s::RequestWork> works;
+    int64_t total = 0;
+    for (const Request& r : in.requests) {
+        works.push_back(s::request_work(r.tokens, r.keys, group_tokens));
+        total += works.back().units * works.back().cost;
+        const int64_t tiles = ceil_div(r.keys, 64);
+        counts.wgmma += 16 * tiles * ceil_div(r.tokens, group_tokens);
+        counts.loads += tiles * ceil_div(r.tokens, out.tile_tokens) * boxes;
+        counts.bytes += tiles * ceil_div(r.tokens, out.tile_tokens) * boxes * box_slots * 128;
+    }
+    for (uint32_t cta = 0; cta < out.grid[0]; ++cta) {
+        const int64_t begin = s::share_begin(total, cta, out.grid[0]), end = s::share_begin(total, cta + 1, out.grid[0]);
+        int64_t before = 0;
+        for (size_t b = 0; b < works.size(); before += works[b].units * works[b].cost, ++b) {
+            const s::RequestWork& work = works[b];
+            if (work.units == 0) continue;
+            int64_t unit = std::min(work.units, std::max<int64_t>(0, ceil_div(begin - before, work.cost)));
+            const int64_t last = std::min(work.units, ceil_div(end - before, work.cost));
+            for (; unit < last;) {
+                const s::Run run = s::run_at(work, unit);
+                const int64_t tokens =
+                    std::min<int64_t>(out.tile_tokens, in.requests[b].tokens - int64_t{run.block} * out.tile_tokens);
+                const int64_t groups = s::groups_of(tokens, group_tokens);
+                counts.loads += groups;
+                counts.bytes += groups * 64 * 128 + tokens * in.c.heads * 4;
+                unit += run.tiles;
+            }
+        }
+    }
     return counts;
 }
 
@@ -127,8 +183,16 @@ std::optional<Counts> read_counts(const std::string& file) {
 std::string compare_counts(const Inputs& in, const Outcome& out, const Counts& before, const Counts& after) {
     int64_t mma = 0, loads = 0, bytes = 0;
     const int64_t slots = in.page_size != 0 ? in.page_size : in.max_keys;
-    const int64_t box_slots = std::min<int64_t>(slots, 128);
-    const int64_t boxes = in.page_size != 0 ? 128 / box_slots : 1;
+    const int64_t tile_keys = is_sm90(out.symbol) ? 64 : 128;
+    const int64_t box_slots = std::min<int64_t>(slots, tile_keys);
+    const int64_t boxes = in.page_size != 0 ? tile_keys / box_slots : 1;
+    int64_t wgmma = 0;
+    if (is_sm90(out.symbol)) {
+        const Sm90Counts counts = sm90_counts(in, out, boxes, box_slots);
+        wgmma = counts.wgmma;
+        loads = counts.loads;
+        bytes = counts.bytes;
+    }
     if (out.arithmetic == LIDX_ARITHMETIC_SM100) {
         for (const Request& r : in.requests) {
             const int64_t tiles = ceil_div(r.tokens, out.tile_tokens), key_tiles = ceil_div(r.keys, 128);
@@ -145,6 +209,7 @@ std::string compare_counts(const Inputs& in, const Outcome& out, const Counts& b
                    std::to_string(expected);
     };
     compare("tcgen05.mma", after.mma - before.mma, mma);
+    compare("wgmma.mma_async", after.wgmma - before.wgmma, wgmma);
     compare("TMA loads", after.tma_loads - before.tma_loads, loads);
     compare("bytes loaded by TMA", after.tma_bytes - before.tma_bytes, bytes);
     return text;
@@ -271,7 +336,7 @@ Outcome run_case(const Machine& machine, const Inputs& in, const std::string& st
         complain(out.symbol + " is not among the kernels that lidx lists");
         return out;
     }
-    const auto grid = expected_grid(machine, in, out.tile_tokens);
+    const auto grid = expected_grid(machine, in, out);
     for (int i = 0; i < 3; ++i)
         if (grid[i] != out.grid[i])
             complain(std::string("grid.") + "xyz"[i] + " is " + std::to_string(out.grid[i]) + ", expected " +
@@ -438,6 +503,8 @@ private:
         uint32_t model = 0;
         if (out_.arithmetic == LIDX_ARITHMETIC_SM100)
             model = model_sm100_score(model_.data(), q_scale_, c_.heads, k.model, k_scale);
+        else if (out_.arithmetic == LIDX_ARITHMETIC_SM90)
+            model = model_sm90_score(model_.data(), q_scale_, c_.heads, k.model, k_scale);
         else if (out_.arithmetic == LIDX_ARITHMETIC_FP32)
             model = model_generic_score(model_.data(), q_scale_, c_.heads, c_.depth, k.model, k_scale);
         else
