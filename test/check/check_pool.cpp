@@ -31,8 +31,8 @@ namespace {
 //   end <i> <verdict> <symbol> <hash> <event order> <seconds> <microseconds> <reason>
 //   fatal <text>
 constexpr int kResultFd = 3;
-constexpr size_t kMostNamesPerChild = 256;  // 256 names fit the pipe's 64 KiB, so that writing them never blocks
-constexpr size_t kMessageTailBytes = 2000;  // of the child's standard error, kept for the reason of a death
+constexpr size_t kMostNamesPerChild = 256;   // 256 names fit the pipe's 64 KiB, so that writing them never blocks
+constexpr size_t kMessageTailBytes = 16384;  // of the child's standard error, kept for the reason of a death
 
 struct Pipe {
     int read_end = -1, write_end = -1;
@@ -135,6 +135,17 @@ public:
         }
     }
 
+    // The last line that it has written to its standard error since the last call.
+    std::string take_messages() {
+        pollfd fd = {messages_.read_end, POLLIN, 0};
+        while (messages_.read_end >= 0 && poll(&fd, 1, 0) > 0) drain(&messages_.read_end, &tail_);
+        while (!tail_.empty() && tail_.back() == '\n') tail_.pop_back();
+        const size_t newline = tail_.rfind('\n');
+        const std::string text = one_line(tail_.substr(newline == std::string::npos ? 0 : newline + 1, 500));
+        tail_.clear();
+        return text;
+    }
+
     // Waits for the end (kills first if asked) and says how it came.
     std::string finish(bool kill_it) {
         if (pid_ <= 0) return "";
@@ -146,7 +157,7 @@ public:
         while (messages_.read_end >= 0) drain(&messages_.read_end, &tail_);
         std::string text = WIFSIGNALED(status) ? std::string("killed by signal ") + strsignal(WTERMSIG(status))
                                                : "exit code " + std::to_string(WEXITSTATUS(status));
-        const std::string tail = one_line(tail_.size() > 600 ? tail_.substr(tail_.size() - 600) : tail_);
+        const std::string tail = take_messages();
         return tail.empty() ? text : text + "; it wrote: " + tail;
     }
 
@@ -195,6 +206,8 @@ std::string run_batch(const ChildSetup& setup, const std::vector<std::string>& n
                 r.seconds = std::atof(fields[6].c_str());
                 r.microseconds = std::atof(fields[7].c_str());
                 if (fields.size() > 8) r.reason = fields[8];
+                const std::string messages = child.take_messages();
+                if (r.verdict == Verdict::kFail && !messages.empty()) r.reason += "; it wrote: " + messages;
                 running = false;
                 ++done;
                 report(r);
