@@ -118,7 +118,7 @@ lidx_status lidx_get_kernel_info(lidx_context* ctx, int32_t index, lidx_kernel_i
         info->arithmetic = row.arithmetic;
         info->heads = row.heads;
         info->depth = row.depth;
-        info->tile_keys = lidx::kTileKeys;
+        info->tile_keys = row.tile_keys;
         info->tile_tokens = row.tile_tokens;
         info->threads = row.threads;
         info->shared_bytes = row.shared_bytes;

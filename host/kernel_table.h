@@ -12,6 +12,9 @@
 
 namespace lidx {
 
+// What the grid is: a CTA per request, key tile and slice of token tiles (kernel/schedule.h), or persistent CTAs that
+// share the work among themselves (kernel/sm90_schedule.h).
+enum class Schedule { kTiles, kPersistent };
 enum class Operands { kPointers, kTensorMaps };  // kernel parameters (ScoreParams) or (k_map, q_map, ScoreParams)
 
 struct KernelRow {
@@ -26,7 +29,10 @@ struct KernelRow {
     int heads;           // 0: 1 .. kMaxHeads
     int depth;           // 0: multiples of 16 up to kMaxDepth
     bool any_page_size;  // false: 16, 32, 64, 128, 256 and contiguous
+    Schedule schedule;
+    int tile_keys;
     int tile_tokens;
+    int q_box_rows;  // of the Q tensor map: token-head pairs
     int threads;
     int shared_bytes;         // dynamic
     int shared_bytes_decode;  // dynamic, launches in which no CTA meets a second token tile
@@ -35,7 +41,8 @@ struct KernelRow {
 
 #define LIDX_COUNT_ROW(...) +1
 inline constexpr size_t kKernelCount =
-    0 LIDX_SM100_SCORE_VARIANTS(LIDX_COUNT_ROW) LIDX_GENERIC_SCORE_VARIANTS(LIDX_COUNT_ROW);
+    0 LIDX_SM100_SCORE_VARIANTS(LIDX_COUNT_ROW) LIDX_SM90_SCORE_VARIANTS(LIDX_COUNT_ROW)
+        LIDX_GENERIC_SCORE_VARIANTS(LIDX_COUNT_ROW);
 #undef LIDX_COUNT_ROW
 std::span<const KernelRow, kKernelCount> kernel_rows();  // in order of preference
 

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "host/status.h"
-#include "kernel/sm100_score_layout.h"
 
 namespace lidx {
 
@@ -40,7 +39,7 @@ CUtensorMap encode(const Driver& driver, const char* what, const void* base, con
 CUtensorMap encode_k_map(const Driver& driver, const lidx_plan& plan, const void* k_base) {
     const auto depth = static_cast<cuuint64_t>(plan.params.depth);
     const auto slots = static_cast<cuuint64_t>(plan.params.page_size);
-    const auto box_slots = static_cast<cuuint32_t>(sm100_score::k_box_slots(plan.params.page_size));
+    const auto box_slots = static_cast<cuuint32_t>(std::min(plan.params.page_size, plan.kernel->tile_keys));
     return encode<3>(driver, "k", k_base, {depth, slots, static_cast<cuuint64_t>(plan.params.num_pages)},
                      {depth, static_cast<cuuint64_t>(plan.params.k_page_stride)},
                      {static_cast<cuuint32_t>(depth), box_slots, 1});
@@ -49,7 +48,7 @@ CUtensorMap encode_k_map(const Driver& driver, const lidx_plan& plan, const void
 CUtensorMap encode_q_map(const Driver& driver, const lidx_plan& plan, const void* q) {
     const auto depth = static_cast<cuuint64_t>(plan.params.depth);
     const auto rows = static_cast<cuuint64_t>(plan.params.rows) * static_cast<cuuint64_t>(plan.params.heads);
-    const auto box_rows = static_cast<cuuint32_t>(plan.kernel->tile_tokens * plan.params.heads);
+    const auto box_rows = static_cast<cuuint32_t>(plan.kernel->q_box_rows);
     return encode<2>(driver, "q", q, {depth, rows}, {depth}, {static_cast<cuuint32_t>(depth), box_rows});
 }
 

@@ -10,6 +10,7 @@
 #include "kernel/generic_score_layout.h"
 #include "kernel/schedule.h"
 #include "kernel/sm100_score_layout.h"
+#include "kernel/sm90_schedule.h"
 
 namespace lidx {
 
@@ -159,7 +160,7 @@ Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device) {
     if (best == nullptr)
         return {nullptr, "no kernel serves " + shape_text(desc) + " on compute capability " +
                              capability_string(device.compute_capability) + "; there are " + kernel_summaries()};
-    if (best->arithmetic == kernel_rows().front().arithmetic) return {best, ""};
+    if (best->arithmetic != LIDX_ARITHMETIC_FP32) return {best, ""};
     return {best, obstacles};
 }
 
@@ -183,17 +184,25 @@ lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device) {
     plan.params.heads = desc.heads;
     plan.params.depth = desc.depth;
     plan.params.page_size = static_cast<int32_t>(page_capacity(desc));
+    plan.params.batch = desc.batch;
     plan.params.max_tokens = static_cast<int32_t>(request_tokens(desc));
     plan.workspace_bytes = (desc.flags & LIDX_FLAG_CHECK) != 0 ? kCheckWorkspaceBytes : 0;
     if (desc.batch == 0 || desc.max_rows == 0 || desc.max_tokens == 0 || desc.max_keys == 0) return plan;
 
+    plan.block[0] = static_cast<uint32_t>(row.threads);
+    plan.block[1] = plan.block[2] = 1;
+    if (row.schedule == Schedule::kPersistent) {
+        plan.grid[0] = static_cast<uint32_t>(sm90_score::grid_ctas(
+            desc.batch, desc.max_keys, request_tokens(desc), row.tile_tokens, device.multiprocessors));
+        plan.grid[1] = plan.grid[2] = 1;
+        plan.shared_bytes = static_cast<uint32_t>(row.shared_bytes);
+        return plan;
+    }
     const int64_t tiles = token_tiles(request_tokens(desc), row.tile_tokens);
     const int64_t slices = grid_slices(desc.batch * key_tiles(desc.max_keys), device.multiprocessors, tiles);
     plan.grid[0] = static_cast<uint32_t>(desc.batch);
     plan.grid[1] = static_cast<uint32_t>(key_tiles(desc.max_keys));
     plan.grid[2] = static_cast<uint32_t>(slices);
-    plan.block[0] = static_cast<uint32_t>(row.threads);
-    plan.block[1] = plan.block[2] = 1;
     plan.shared_bytes =
         static_cast<uint32_t>(slice_tiles_max(tiles, slices) <= 1 ? row.shared_bytes_decode : row.shared_bytes);
     return plan;

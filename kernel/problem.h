@@ -40,7 +40,7 @@ struct ScoreParams {
     int32_t depth;
     int32_t page_size;              // keys per page; contiguous: max_keys
     int32_t max_tokens;             // tokens of a request are clamped to it: grid and shared memory follow from it
-    int32_t reserved;               // 0
+    int32_t batch;                  // requests
 };
 static_assert(sizeof(ScoreParams) == 144, "host and device agree on the layout");
 

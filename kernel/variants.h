@@ -10,6 +10,11 @@
     X(sm100_score_h32, 32, 128, 4)     \
     X(sm100_score_h32_t3, 32, 128, 3)
 
+// X(symbol, heads, depth, tokens): query tokens per block, shared out among four warpgroups.
+#define LIDX_SM90_SCORE_VARIANTS(X) \
+    X(sm90_score_h64, 64, 128, 4)   \
+    X(sm90_score_h32, 32, 128, 8)
+
 // heads 0 and depth 0: run-time values. One token per CTA row.
 #define LIDX_GENERIC_SCORE_VARIANTS(X) \
     X(generic_score, 0, 0, 1)

@@ -30,6 +30,29 @@ LIDX_PTX void cp_async_bulk_tensor_3d(SharedAddr dst_mem, const TensorMap* tenso
         : "memory");
 }
 
+// cp.async.bulk.dst.src.completion_mechanism{.multicast}{.level::cache_hint} [dstMem], [srcMem], size, [mbar] ...;
+// .dst = { .shared::cluster }, .src = { .global }                       PTX ISA 8.0, sm_90 (9.7.9.25.4.1)
+// Both addresses and the size in multiples of 16 bytes.
+LIDX_PTX void cp_async_bulk_shared_global(SharedAddr dst_mem, const void* src_mem, uint32_t size_bytes,
+                                          SharedAddr mbar) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst_mem.value),
+        "l"(src_mem), "r"(size_bytes), "r"(mbar.value)
+        : "memory");
+}
+
+// cp.async.ca.state.global{.level::cache_hint}{.level::prefetch_size} [dst], [src], cp-size ...;  cp-size 4
+//                                                                       PTX ISA 7.0, sm_80 (9.7.9.25.3.1)
+LIDX_PTX void cp_async_ca_4(SharedAddr dst, const void* src) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(dst.value), "l"(src) : "memory");
+}
+
+// cp.async.mbarrier.arrive{.noinc}{.shared{::cta}}.b64 [addr];          PTX ISA 7.0, sm_80 (9.7.13.15.15)
+// An arrival when all earlier cp.async of this thread are complete. .noinc: the phase's count has it already.
+LIDX_PTX void cp_async_mbarrier_arrive_noinc(SharedAddr addr) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(addr.value) : "memory");
+}
+
 // prefetch{.tensormap_space}.tensormap [a];  .tensormap_space = { .const, .param }     PTX ISA 8.0, sm_90 (9.7.9.15)
 // A generic address (no space) inside a kernel parameter, .const or .global.
 LIDX_PTX void prefetch_tensormap(const TensorMap* a) { asm volatile("prefetch.tensormap [%0];" ::"l"(a) : "memory"); }

@@ -27,6 +27,32 @@ LIDX_PTX uint32_t shfl_sync_idx(uint32_t a, uint32_t lane, uint32_t membermask) 
     return d;
 }
 
+// shfl.sync.up.b32 d, a, b, c, membermask;      PTX ISA 6.0, sm_30 (9.7.9.6)
+// From the lane `delta` below; the lowest lanes get their own a. c = 0: no segments.
+LIDX_PTX uint32_t shfl_sync_up(uint32_t a, uint32_t delta, uint32_t membermask) {
+    uint32_t d;
+    asm volatile("shfl.sync.up.b32 %0, %1, %2, 0, %3;" : "=r"(d) : "r"(a), "r"(delta), "r"(membermask));
+    return d;
+}
+
+// shfl.sync.bfly.b32 d, a, b, c, membermask;    PTX ISA 6.0, sm_30 (9.7.9.6)
+// From the lane whose number differs in the bits of lane_mask.
+LIDX_PTX float shfl_sync_bfly(float a, uint32_t lane_mask, uint32_t membermask) {
+    float d;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, %3;" : "=f"(d) : "f"(a), "r"(lane_mask), "r"(membermask));
+    return d;
+}
+
+// vote.sync.ballot.b32 d, {!}a, membermask;     PTX ISA 6.0, sm_30 (9.7.13.9)
+// Bit = lane.
+LIDX_PTX uint32_t vote_sync_ballot(bool a, uint32_t membermask) {
+    uint32_t d;
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %1, 0;\n\tvote.sync.ballot.b32 %0, p, %2;\n\t}"
+                 : "=r"(d)
+                 : "r"(static_cast<uint32_t>(a)), "r"(membermask));
+    return d;
+}
+
 // bar.warp.sync membermask;                     PTX ISA 6.0, sm_30 (9.7.13.2)
 LIDX_PTX void bar_warp_sync(uint32_t membermask) { asm volatile("bar.warp.sync %0;" ::"r"(membermask) : "memory"); }
 

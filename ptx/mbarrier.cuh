@@ -24,6 +24,11 @@ LIDX_PTX void mbarrier_arrive(SharedAddr addr) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(addr.value) : "memory");
 }
 
+// The same with a count: that many arrivals at once.
+LIDX_PTX void mbarrier_arrive(SharedAddr addr, uint32_t count) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(addr.value), "r"(count) : "memory");
+}
+
 // mbarrier.arrive.expect_tx{.sem.scope}{.shared{::cta}}.b64 state, [addr], txCount;   PTX ISA 8.0, sm_90 (9.7.13.15.13)
 // First raises the phase's tx-count by txCount bytes, then arrives once.
 LIDX_PTX void mbarrier_arrive_expect_tx(SharedAddr addr, uint32_t tx_count_bytes) {

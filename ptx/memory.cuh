@@ -43,6 +43,13 @@ LIDX_PTX void st_shared_v4_f32(SharedAddr a, F32x4 b) {
     asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(a.value), "f"(b.x), "f"(b.y), "f"(b.z), "f"(b.w)
                  : "memory");
 }
+LIDX_PTX void st_shared_v4_u32(SharedAddr a, U32x4 b) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(a.value), "r"(b.x), "r"(b.y), "r"(b.z), "r"(b.w)
+                 : "memory");
+}
+LIDX_PTX void st_shared_v2_u32(SharedAddr a, uint32_t b0, uint32_t b1) {
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(a.value), "r"(b0), "r"(b1) : "memory");
+}
 
 // ld{.weak}{.ss}.type d, [a];                   PTX ISA 1.0, all targets (9.7.9.8)
 LIDX_PTX uint32_t ld_shared_u32(SharedAddr a) {
@@ -67,6 +74,17 @@ LIDX_PTX F32x4 ld_shared_v4_f32(SharedAddr a) {
 }
 LIDX_PTX void ld_shared_v2_b64(F32x2& d0, F32x2& d1, SharedAddr a) {
     asm volatile("ld.shared.v2.b64 {%0, %1}, [%2];" : "=l"(d0.bits), "=l"(d1.bits) : "r"(a.value) : "memory");
+}
+LIDX_PTX U32x4 ld_shared_v4_u32(SharedAddr a) {
+    U32x4 d;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(d.x), "=r"(d.y), "=r"(d.z), "=r"(d.w)
+                 : "r"(a.value)
+                 : "memory");
+    return d;
+}
+LIDX_PTX void ld_shared_v2_f32(float& d0, float& d1, SharedAddr a) {
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(d0), "=f"(d1) : "r"(a.value) : "memory");
 }
 
 }  // namespace lidx::ptx

@@ -38,6 +38,13 @@ LIDX_PTX uint32_t ctaid_z() {
     return d;
 }
 
+// mov.u32 d, %nctaid.x;                         PTX ISA 1.0, all targets (10.7)
+LIDX_PTX uint32_t nctaid_x() {
+    uint32_t d;
+    asm("mov.u32 %0, %%nctaid.x;" : "=r"(d));
+    return d;
+}
+
 // mov.u32 d, %nctaid.z;                         PTX ISA 1.0, all targets (10.7)
 LIDX_PTX uint32_t nctaid_z() {
     uint32_t d;

@@ -220,7 +220,7 @@ const DescRow kUnserved[] = {
      LIDX_ERR_UNSUPPORTED, "depth = 144"},
     {"unknown kernel", [](lidx_score_desc& d) { d.kernel = "sm100_score_h128"; }, LIDX_ERR_VALUE,
      "kernel = \"sm100_score_h128\" does not exist; there are sm100_score_h64, sm100_score_h32, "
-     "sm100_score_h32_t3, generic_score"},
+     "sm100_score_h32_t3, sm90_score_h64, sm90_score_h32, generic_score"},
     {"empty kernel", [](lidx_score_desc& d) { d.kernel = ""; }, LIDX_ERR_VALUE, "kernel = \"\" does not exist"},
     {"kernel of other heads", [](lidx_score_desc& d) { d.kernel = "sm100_score_h32"; }, LIDX_ERR_UNSUPPORTED,
      "kernel = sm100_score_h32 does not serve heads = 64, depth = 128, page_size = 64: it needs heads 32"},

@@ -213,7 +213,7 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction funct
     launch.config = *config;
     launch.map_calls[0] = launch.map_calls[1] = -1;
     launch.retained_current = current() == fake_primary_context();
-    if (std::strncmp(launch.function, "sm100_", 6) == 0)
+    if (std::strncmp(launch.function, "sm", 2) == 0)
         for (int i = 0; i < 2; ++i)
             launch.map_calls[i] = static_cast<int>(static_cast<const CUtensorMap*>(*kernel_params++)->opaque[0]);
     std::memcpy(&launch.params, *kernel_params, sizeof(launch.params));

@@ -201,7 +201,7 @@ TEST_CASE("enqueue: boxes follow page size, layout and tile") {
 
 TEST_CASE("enqueue: the generic kernel takes no tensor map") {
     fake_reset();
-    fake().major = 9;
+    fake().major = 8;
     fake().multiprocessors = 132;
     Context context;
     REQUIRE(open(0, &context) == LIDX_OK);
@@ -218,6 +218,32 @@ TEST_CASE("enqueue: the generic kernel takes no tensor map") {
     CHECK(fake().launches[0].config.sharedMemBytes == 0);
     CHECK(fake().launches[0].config.gridDimZ == 3);  // 5 tiles of one token: min(264 / 16, 3)
     CHECK(fake().launches[0].params.check_word == args.workspace);
+}
+
+TEST_CASE("enqueue: a persistent launch on compute capability 9.0") {
+    fake_reset();
+    fake().major = 9;
+    fake().multiprocessors = 132;
+    Context context;
+    REQUIRE(open(0, &context) == LIDX_OK);
+    lidx_score_desc desc = paged_desc();
+    desc.page_size = 256;
+    desc.k_page_stride = desc.k_scale_page_stride = 256 * 132;
+    const Plan plan = make_plan(context, desc);
+    const lidx_score_args args = paged_args();
+    REQUIRE(lidx_score_enqueue(context.get(), plan.get(), &args, nullptr) == LIDX_OK);
+    REQUIRE(fake().map_count == 2);
+    REQUIRE(fake().launch_count == 1);
+    const FakeLaunch& launch = fake().launches[0];
+    CHECK(std::string(launch.function) == "sm90_score_h64");
+    CHECK(launch.config.gridDimX == 64);  // 2 requests, 16 tiles of 64 keys, 2 blocks of 4 tokens
+    CHECK(launch.config.gridDimY == 1);
+    CHECK(launch.config.gridDimZ == 1);
+    CHECK(launch.config.blockDimX == 640);
+    CHECK(launch.config.sharedMemBytes == 203776);
+    CHECK(launch.params.batch == 2);
+    CHECK(fake().maps[launch.map_calls[0]].box[1] == 64);   // keys of a tile
+    CHECK(fake().maps[launch.map_calls[1]].box[1] == 64);   // heads of a token
 }
 
 TEST_CASE("enqueue: allocates nothing, synchronises nothing, leaves the context stack as it was") {

@@ -75,7 +75,7 @@ TEST_CASE("plan: a request has no more tokens than there are rows") {
     CHECK(plan.grid[2] == 1);
 }
 
-TEST_CASE("plan: the tensor-core kernel serves its pages and heads on 10.x only") {
+TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on its own chip") {
     lidx_score_desc desc = paged_desc();
     for (const int page : {16, 32, 64, 128, 256}) {
         desc.page_size = page;
@@ -83,7 +83,12 @@ TEST_CASE("plan: the tensor-core kernel serves its pages and heads on 10.x only"
         CHECK(lidx::choose_kernel(desc, kB200).reason.empty());
     }
     CHECK(chosen(desc, {103, 148}) == "sm100_score_h64");
-    for (const int capability : {80, 86, 90, 120, 121}) CHECK(chosen(desc, {capability, 100}) == "generic_score");
+    CHECK(chosen(desc, kH200) == "sm90_score_h64");
+    CHECK(lidx::choose_kernel(desc, kH200).reason.empty());
+    desc.heads = 32;
+    CHECK(chosen(desc, kH200) == "sm90_score_h32");
+    desc.heads = 64;
+    for (const int capability : {80, 86, 89, 120, 121}) CHECK(chosen(desc, {capability, 100}) == "generic_score");
     CHECK(chosen(desc, {75, 40}).empty());
 
     for (const int page : {1, 8, 48, 63, 65, 512}) {
@@ -103,8 +108,13 @@ TEST_CASE("plan: the tensor-core kernel serves its pages and heads on 10.x only"
     desc.depth = 64;
     CHECK(chosen(desc, kB200) == "generic_score");
     desc.depth = 128;
+    desc.depth = 64;
     CHECK(contains(lidx::choose_kernel(desc, kH200).reason,
                    "sm100_score_h64 needs compute capability 10.x, the device has 9.0"));
+    CHECK(contains(lidx::choose_kernel(desc, kH200).reason, "sm90_score_h64 needs depth 128"));
+    CHECK(contains(lidx::choose_kernel(desc, {80, 108}).reason,
+                   "sm90_score_h64 needs compute capability 9.0, the device has 8.0"));
+    desc.depth = 128;
     // 2^25 rows of 64 heads are one more than a 32-bit coordinate reaches.
     desc.max_rows = 1 << 25;
     CHECK(chosen(desc, kB200) == "generic_score");
@@ -121,8 +131,9 @@ TEST_CASE("plan: no kernel is explained by what exists") {
         CHECK(contains(choice.reason,
                        "no kernel serves heads = " + std::to_string(heads) + ", depth = 128, page_size = 64"));
         CHECK(contains(choice.reason,
-                       "sm100_score_h32_t3 (heads 32, depth 128): page size 16, 32, 64, 128, 256 or contiguous, "
-                       "compute capability 10.x"));
+                       "sm100_score_h64 (heads 64, depth 128), sm100_score_h32 (heads 32), sm100_score_h32_t3 (heads 32): "
+                       "page size 16, 32, 64, 128, 256 or contiguous, compute capability 10.x; sm90_score_h64 (heads 64, "
+                       "depth 128), sm90_score_h32 (heads 32): the same pages, compute capability 9.0; generic_score"));
         CHECK(contains(choice.reason,
                        "generic_score (heads 1 to 128, depth a multiple of 16 up to 128): any page size, compute "
                        "capability 8.0 or later"));
@@ -151,7 +162,8 @@ TEST_CASE("plan: a kernel can be forced") {
     const lidx::Choice unknown = lidx::choose_kernel(desc, kB200);
     CHECK(unknown.kernel == nullptr);
     CHECK(unknown.forced_unknown);
-    CHECK(contains(unknown.reason, "sm100_score_h64, sm100_score_h32, sm100_score_h32_t3, generic_score"));
+    CHECK(contains(unknown.reason, "sm100_score_h64, sm100_score_h32, sm100_score_h32_t3, sm90_score_h64, sm90_score_h32, "
+                                     "generic_score"));
 }
 
 // Expected numbers by hand: base = batch * ceil(keys / 128); slices = max(1, min(floor(2 * SMs / base), ceil(tiles /
@@ -210,7 +222,36 @@ TEST_CASE("plan: one token tile gets the shared-memory prefix") {
     CHECK(lidx::make_plan(desc, kB200).shared_bytes == 16384 + 12288 + 1024);  // 96 columns
     desc.max_tokens = 6;
     CHECK(lidx::make_plan(desc, kB200).shared_bytes == 16384 + 12288 + 1024 + 12288);
+    desc.kernel = "generic_score";
     CHECK(lidx::make_plan(desc, kH200).shared_bytes == 0);
+}
+
+// A CTA per multiprocessor, or per 64 keys of four tokens of 64 heads (eight of 32) where there are fewer.
+TEST_CASE("plan: a persistent grid") {
+    const struct {
+        int batch, tokens, heads;
+        int64_t keys;
+        uint32_t ctas;
+    } cases[] = {
+        {1, 1, 64, 1, 1},   {1, 4, 64, 64, 1},       {1, 4, 64, 65, 2},      {1, 5, 64, 64, 2},
+        {1, 8, 32, 64, 1},  {1, 9, 32, 65, 4},       {2, 5, 64, 200, 16},    {1, 1, 64, 8192, 128},
+        {131, 1, 64, 1, 131}, {132, 1, 64, 1, 132}, {1, 4096, 64, 131072, 132}, {65536, 2, 32, 65535 * 128, 132},
+    };
+    for (const auto& row : cases) {
+        CAPTURE(row.batch, row.tokens, row.heads, row.keys);
+        lidx_score_desc desc = paged_desc();
+        desc.batch = row.batch;
+        desc.max_tokens = row.tokens;
+        desc.max_rows = row.batch * row.tokens;
+        desc.heads = row.heads;
+        desc.max_keys = desc.score_stride = row.keys;
+        const lidx_plan plan = lidx::make_plan(desc, kH200);
+        CHECK(plan.grid[0] == row.ctas);
+        CHECK(plan.grid[1] == 1);
+        CHECK(plan.grid[2] == 1);
+        CHECK(plan.block[0] == 640);
+        CHECK(plan.shared_bytes == static_cast<uint32_t>(plan.kernel->shared_bytes));
+    }
 }
 
 TEST_CASE("plan: the parameter block carries the shape and no pointer") {
@@ -231,7 +272,7 @@ TEST_CASE("plan: the parameter block carries the shape and no pointer") {
     CHECK(plan.params.depth == 128);
     CHECK(plan.params.page_size == 64);
     CHECK(plan.params.max_tokens == 4);
-    CHECK(plan.params.reserved == 0);
+    CHECK(plan.params.batch == desc.batch);
     CHECK(plan.workspace_bytes == 16);
     desc.flags = 0;
     CHECK(lidx::make_plan(desc, kB200).workspace_bytes == 0);
@@ -269,10 +310,12 @@ TEST_CASE("plan: the table's rows agree with their launch sizes") {
     for (const lidx::KernelRow& row : lidx::kernel_rows()) {
         CAPTURE(row.symbol);
         CHECK(std::string(row.symbol).rfind(row.source, 0) == 0);
-        CHECK(row.threads == 128);
+        CHECK(row.threads == (row.schedule == lidx::Schedule::kPersistent ? 640 : 128));
+        CHECK(row.q_box_rows <= 256);  // cuTensorMapEncodeTiled: boxDim
+        CHECK((row.q_box_rows > 0) == (row.operands == lidx::Operands::kTensorMaps));
         CHECK(row.shared_bytes_decode <= row.shared_bytes);
-        CHECK(row.shared_bytes <= 227 * 1024);  // CUDA C++ Programming Guide, compute capability 10.0
+        CHECK(row.shared_bytes <= 227 * 1024);  // CUDA C++ Programming Guide, compute capability 9.0 and 10.0
         CHECK((row.tmem_columns & (row.tmem_columns - 1)) == 0);
-        CHECK((row.tmem_columns > 0) == (row.operands == lidx::Operands::kTensorMaps));
+        CHECK((row.tmem_columns > 0) == (row.arithmetic == LIDX_ARITHMETIC_SM100));
     }
 }

@@ -11,6 +11,7 @@
 #include "kernel/instr_descriptor.h"
 #include "kernel/schedule.h"
 #include "kernel/sm100_score_layout.h"
+#include "kernel/sm90_score_layout.h"
 #include "kernel/smem_descriptor.h"
 #include "kernel/variants.h"
 
@@ -197,6 +198,91 @@ TEST_CASE("SM100 layout: the rows of the variant table are instances") {
     }
     LIDX_SM100_SCORE_VARIANTS(CHECK_ROW)
 #undef CHECK_ROW
+}
+
+TEST_CASE("SM90 descriptor: the 128-byte swizzle in bits 62-63, no constant in bits 46-48") {
+    CHECK(wgmma_descriptor_k_major_128b(0x400) == ((uint64_t{1} << 62) | uint64_t{64} << 32 | 0x40));
+    CHECK(smem_descriptor_advance(wgmma_descriptor_k_major_128b(0x2000), 96) ==
+          ((uint64_t{1} << 62) | uint64_t{64} << 32 | 0x206));
+}
+
+TEST_CASE("SM90 layout: sizes, offsets, and the rows of the variant table") {
+    // K 16 * 8192, Q 8 * 8192, then scales, live bits, items, barriers; up to the next 1024.
+    CHECK(offsetof(sm90_score::Shared, q) == 131072);
+    CHECK(offsetof(sm90_score::Shared, q_scale) == 196608);
+    CHECK(offsetof(sm90_score::Shared, k_full) % 8 == 0);
+    CHECK(sm90_score::kSharedBytes == 203776);
+    CHECK(sm90_score::k_box_slots(16) == 16);
+    CHECK(sm90_score::k_box_slots(256) == 64);
+    CHECK(sm90_score::k_box_slots(5) == 5);
+    // What the warpgroups own together is what the CTA was launched with: 65536 / 640, a multiple of 8.
+    CHECK(4 * sm90_score::kConsumerRegisters + sm90_score::kProducerRegisters <= 5 * 96);
+#define CHECK_ROW(symbol, heads, depth, tokens)              \
+    CHECK(sm90_score::Tile<heads>::kBlockTokens == tokens); \
+    CHECK(depth == sm90_score::kDepth);
+    LIDX_SM90_SCORE_VARIANTS(CHECK_ROW)
+#undef CHECK_ROW
+}
+
+TEST_CASE("SM90 schedule: groups, chunks and runs by hand") {
+    using namespace sm90_score;
+    CHECK(groups_of(1, 1) == 1);
+    CHECK(groups_of(2, 1) == 2);
+    CHECK(groups_of(3, 1) == 4);
+    CHECK(groups_of(9, 1) == 4);
+    CHECK(groups_of(2, 2) == 1);
+    CHECK(groups_of(5, 2) == 4);
+    // 9 tokens of 64 heads are 3 blocks; 2600 keys are 41 tiles: a chunk of 32, then one of 9.
+    const RequestWork work = request_work(9, 2600, 1);
+    CHECK(work.blocks == 3);
+    CHECK(work.tiles == 41);
+    CHECK(work.units == 123);
+    const struct {
+        int64_t unit;
+        int32_t block, tile, tiles;
+    } rows[] = {{0, 0, 0, 32}, {31, 0, 31, 1},  {32, 1, 0, 32},  {70, 2, 6, 26},
+                {96, 0, 32, 9}, {104, 0, 40, 1}, {105, 1, 32, 9}, {122, 2, 40, 1}};
+    for (const auto& row : rows) {
+        CAPTURE(row.unit);
+        const Run run = run_at(work, row.unit);
+        CHECK(run.block == row.block);
+        CHECK(run.tile == row.tile);
+        CHECK(run.tiles == row.tiles);
+    }
+    const Run decode = run_at(request_work(4, 640, 1), 3);
+    CHECK(decode.tile == 3);
+    CHECK(decode.tiles == 7);
+    CHECK(request_work(5, 0, 1).units == 0);
+    CHECK(request_work(0, 5, 1).units == 0);
+}
+
+// Shares of CTAs, in whole units, as the kernel cuts them: unit i begins at cost * i; it belongs to the share that its
+// beginning lies in.
+TEST_CASE("SM90 schedule: every unit has one CTA, and runs cover every tile of every block once") {
+    using namespace sm90_score;
+    for (const int32_t tokens : {1, 3, 4, 9, 40, 70}) {
+        for (const int32_t keys : {1, 64, 65, 2600, 40000}) {
+            const RequestWork work = request_work(tokens, keys, 1);
+            std::vector<int> seen(static_cast<size_t>(work.units));
+            const int64_t total = work.units * work.cost, ctas = 132;
+            for (int64_t cta = 0; cta < ctas; ++cta) {
+                int64_t unit = ceil_div(share_begin(total, cta, ctas), work.cost);
+                const int64_t end = std::min(work.units, ceil_div(share_begin(total, cta + 1, ctas), work.cost));
+                while (unit < end) {
+                    const Run run = run_at(work, unit);
+                    for (int32_t i = 0; i < run.tiles && unit < end; ++i, ++unit)
+                        ++seen[static_cast<size_t>(run.block) * static_cast<size_t>(work.tiles) +
+                               static_cast<size_t>(run.tile + i)];
+                }
+            }
+            CAPTURE(tokens, keys);
+            CHECK(std::count(seen.begin(), seen.end(), 1) == work.units);
+        }
+    }
+    CHECK(share_begin(10, 0, 4) == 0);
+    CHECK(share_begin(10, 1, 4) == 3);
+    CHECK(share_begin(10, 2, 4) == 6);
+    CHECK(share_begin(10, 4, 4) == 10);
 }
 
 TEST_CASE("limits that the kernels state") {

@@ -20,9 +20,11 @@ extern "C" __global__ void wrappers_sreg_elect(uint32_t* out) {
     out[2] = ctaid_x();
     out[3] = ctaid_y();
     out[4] = ctaid_z();
-    out[5] = nctaid_z();
+    out[5] = nctaid_z() + nctaid_x();
     out[6] = elect_sync(kFullMask);
     out[7] = shfl_sync_idx(out[8], 3, kFullMask);
+    out[9] = shfl_sync_up(out[8], 1, kFullMask) + vote_sync_ballot(out[8] != 0, kFullMask);
+    out[10] = __float_as_uint(shfl_sync_bfly(__uint_as_float(out[8]), 2, kFullMask));
     bar_warp_sync(kFullMask);
     bar_sync();
 }
@@ -33,7 +35,13 @@ extern "C" __global__ void wrappers_memory(const uint8_t* in, float* out, uint32
     const U32x4 codes = ld_global_nc_v4_u32(in + 16);
     st_shared_f32(address, ld_global_nc_f32(in));
     st_shared_v4_f32(address + 16, {1.0f, 2.0f, 3.0f, __uint_as_float(codes.x ^ codes.y ^ codes.z ^ codes.w)});
+    st_shared_v4_u32(address + 32, codes);
+    st_shared_v2_u32(address + 48, codes.x, codes.y);
     bar_sync();
+    const U32x4 words_back = ld_shared_v4_u32(address + 32);
+    float first, second;
+    ld_shared_v2_f32(first, second, address + 48);
+    st_global_f32(out + 1, first + second + __uint_as_float(words_back.x ^ words_back.y ^ words_back.z ^ words_back.w));
     const F32x4 four = ld_shared_v4_f32(address + 16);
     F32x2 a, b;
     ld_shared_v2_b64(a, b, address + 32);
@@ -53,7 +61,8 @@ extern "C" __global__ void wrappers_math(float* x) {
     mov_b64(x[5], x[6], result);
 }
 
-extern "C" __global__ void wrappers_mbarrier_bulk_tensor(const __grid_constant__ TensorMap map, int32_t* at) {
+extern "C" __global__ void wrappers_mbarrier_bulk_tensor(const __grid_constant__ TensorMap map, int32_t* at,
+                                                        const uint8_t* codes) {
     __shared__ alignas(1024) uint8_t box[8192];
     __shared__ uint64_t barrier;
     const SharedAddr full = cvta_to_shared(&barrier);
@@ -64,7 +73,11 @@ extern "C" __global__ void wrappers_mbarrier_bulk_tensor(const __grid_constant__
     mbarrier_arrive_expect_tx(full, 8192);
     cp_async_bulk_tensor_2d(cvta_to_shared(box), &map, at[0], at[1], full);
     cp_async_bulk_tensor_3d(cvta_to_shared(box) + 4096, &map, at[0], at[1], at[2], full);
+    cp_async_bulk_shared_global(cvta_to_shared(box), codes, 64, full);
+    cp_async_ca_4(cvta_to_shared(box) + 64, codes);
+    cp_async_mbarrier_arrive_noinc(full);
     mbarrier_arrive(full);
+    mbarrier_arrive(full, 2);
     const Parity first{0};
     while (!mbarrier_try_wait_parity(full, first)) {
     }

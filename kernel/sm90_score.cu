@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: Apache-2.0
+// FP8 indexer scores on Hopper's tensor core, sm_90a: depth 128, 64 or 32 heads, paged or contiguous K, any tokens.
+//
+//     score[row, key] = k_scale[key] * sum_h relu(q[row, h] . k[key]) * q_scale[row, h]
+//
+// S = K Q^T by wgmma: operand A a tile of 64 keys [64, 128 bytes], operand B the 64 token-head pairs of a group [64, 128
+// bytes]: one token of 64 heads or two of 32. A warpgroup owns a group for as long as its token block lasts, with its
+// q_scale in registers; keys stream through a ring in shared memory that all warpgroups read. With fewer groups than
+// warpgroups (decode) the warpgroups that share a group take its key tiles in turn, so K is read once all the same.
+//
+// Arithmetic. Four wgmma of K = 32, depth ascending, the first without accumulator input (fp8 products in the tensor
+// core's 13-bit window). Then fp32, round to nearest even, subnormals kept, the same for every variant, page size,
+// layout, batch and split. Lane q of a quad holds the columns 8 j + 2 q and 8 j + 2 q + 1:
+//     p[q] = fma(q_scale[h], max.NaN(S[h], +0), p[q])    h = 2q, 2q + 1, 8 + 2q, 8 + 2q + 1, ...    from +0
+//     score = k_scale * ((p[0] + p[1]) + (p[2] + p[3]))
+//
+// Pipeline: time runs down. Two accumulator sets a warpgroup, so that one multiplies while the other is reduced; it
+// drains every 8 tiles, because ptxas serialises wgmma that are in flight across a loop's back edge (C7514).
+//
+//     warp 16                        warpgroups 0-3
+//     Q block 0, q_scale -> buffer   .
+//     K tile 0 -> stage 0            .
+//     K tile 1 -> stage 1            q_full: q_scale -> registers
+//     ...                            k_full 0-7: MMA a = tile 0, MMA b = tile 1
+//     K tile 16 waits for k_empty    a done: k_empty 0; reduce a; MMA a = tile 2
+//     ...                            b done: k_empty 1; reduce b; store 0, 1; MMA b = tile 3 ...
+//     Q block 1 -> other buffer      last tile: q_empty
+//
+// Hand-overs:
+//     k_full[s]    TMA (K codes) and cp.async (k_scale) -> consumers: stage s has landed; `live` was stored before.
+//     k_empty[s]   consumers -> loader: every warp that takes part has multiplied the stage and read its k_scale.
+//     q_full[b]    TMA -> consumers: Q, q_scale and the item are in buffer b.
+//     q_empty[b]   consumers -> loader: they are done with the item.
+//
+// Budget per 64 keys x 64 columns (clocks of one SM sub-partition of a warpgroup; docs/kernel-sm90.md): MMA 128, FMNMX
+// 64, FFMA 32 of issue; shared memory 16 KiB of operands read, 8 KiB of K written for four groups. Shared memory 199
+// KiB, registers 112 and 32.
+#include "kernel/problem.h"
+#include "kernel/schedule.h"
+#include "kernel/sm90_score_layout.h"
+#include "kernel/smem_descriptor.h"
+#include "kernel/variants.h"
+#include "ptx/bulk_tensor.cuh"
+#include "ptx/elect.cuh"
+#include "ptx/math.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/memory.cuh"
+#include "ptx/sreg.cuh"
+#include "ptx/wgmma.cuh"
+
+namespace lidx::sm90_score {
+
+extern __shared__ __align__(kSwizzleAtomBytes) uint8_t dynamic_shared[];
+
+namespace {
+
+__device__ __forceinline__ void wait(ptx::SharedAddr barrier, uint32_t parity) {
+    while (!ptx::mbarrier_try_wait_parity(barrier, {parity})) {
+    }
+}
+
+// A place in the ring of key tiles.
+struct Stage {
+    uint32_t index, parity;
+};
+__device__ __forceinline__ Stage stage_at(uint32_t ring) { return {ring % kStages, ring / kStages % 2}; }
+
+__device__ __forceinline__ RequestSpan load_span(const ScoreParams& p, int32_t request) {
+    return request_span(p, ptx::ld_global_nc_s32(p.cu_seqlens_q + request),
+                        ptx::ld_global_nc_s32(p.cu_seqlens_q + request + 1),
+                        ptx::ld_global_nc_s32(p.context_lens + request));
+}
+
+// ---- the share of this CTA
+
+__device__ __forceinline__ int64_t shfl_up(int64_t value, uint32_t delta) {
+    const uint32_t low = ptx::shfl_sync_up(static_cast<uint32_t>(value), delta, ptx::kFullMask);
+    const uint32_t high = ptx::shfl_sync_up(static_cast<uint32_t>(value >> 32), delta, ptx::kFullMask);
+    return static_cast<int64_t>(uint64_t{high} << 32 | low);
+}
+__device__ __forceinline__ int64_t shfl_idx(int64_t value, uint32_t lane) {
+    const uint32_t low = ptx::shfl_sync_idx(static_cast<uint32_t>(value), lane, ptx::kFullMask);
+    const uint32_t high = ptx::shfl_sync_idx(static_cast<uint32_t>(value >> 32), lane, ptx::kFullMask);
+    return static_cast<int64_t>(uint64_t{high} << 32 | low);
+}
+__device__ __forceinline__ int64_t inclusive_scan(int64_t value, uint32_t lane) {
+#pragma unroll
+    for (uint32_t delta = 1; delta < 32; delta *= 2) {
+        const int64_t below = shfl_up(value, delta);
+        if (lane >= delta) value += below;
+    }
+    return value;
+}
+
+template <class T>
+__device__ __forceinline__ RequestWork load_work(const ScoreParams& p, int32_t request) {
+    const RequestSpan span = load_span(p, request);
+    return request_work(span.tokens, span.keys, T::kGroupTokens);
+}
+
+// All threads; two CTA barriers, behind which shared.start holds. A thread sums a segment of the requests.
+template <class T>
+__device__ __forceinline__ void find_start(const ScoreParams& p, Shared& shared, uint32_t thread) {
+    const uint32_t lane = thread % 32;
+    const int32_t each = (p.batch + kThreads - 1) / kThreads;
+    const int32_t first = static_cast<int32_t>(thread) * each;
+    const int32_t last = first + each < p.batch ? first + each : p.batch;
+    int64_t own = 0;
+    for (int32_t request = first; request < last; ++request) {
+        const RequestWork work = load_work<T>(p, request);
+        own += work.units * work.cost;
+    }
+    const int64_t through = inclusive_scan(own, lane);
+    if (lane == 31) shared.warp_cost[thread / 32] = through;
+    if (thread == 0) shared.start = {0, 0, p.batch, 0};
+    ptx::bar_sync();
+    const int64_t warps = inclusive_scan(lane < kWarps ? shared.warp_cost[lane] : 0, lane);
+    const int64_t total = shfl_idx(warps, 31);
+    const int64_t before_warp = thread >= 32 ? shfl_idx(warps, thread / 32 - 1) : 0;
+    int64_t before = before_warp + through - own;
+    const int64_t begin = share_begin(total, ptx::ctaid_x(), ptx::nctaid_x());
+    const int64_t end = share_begin(total, ptx::ctaid_x() + 1, ptx::nctaid_x());
+    if (begin < end && begin >= before && begin < before + own) {
+        int32_t request = first;
+        RequestWork work = load_work<T>(p, request);
+        while (begin >= before + work.units * work.cost) {
+            before += work.units * work.cost;
+            work = load_work<T>(p, ++request);
+        }
+        // Units that begin inside the share are this CTA's.
+        shared.start = {ceil_div(begin - before, work.cost), end - before, request, 0};
+    }
+    ptx::bar_sync();
+}
+
+// ---- warp 16: everything that is loaded
+
+// The boxes of a request's key tiles, 32 at a time: a lane looks up a page each. The next 32 are on their way while the
+// first are used.
+struct Pages {
+    int32_t request, keys, box_slots;
+    int32_t base;          // box of lane 0
+    int32_t now, next;     // page ids, kDeadPage where nothing may be read
+};
+__device__ __forceinline__ int32_t load_page(const ScoreParams& p, const Pages& pages, int32_t box, bool* bad) {
+    const int64_t key = int64_t{box} * pages.box_slots;
+    if (key >= pages.keys) return kDeadPage;
+    int32_t page = pages.request;
+    if (p.block_table) {
+        const auto index = static_cast<uint32_t>(key) / static_cast<uint32_t>(p.page_size);
+        page = ptx::ld_global_nc_s32(p.block_table + pages.request * p.block_table_stride + index);
+    }
+    if (page >= 0 && page < p.num_pages) return page;
+    *bad = true;
+    return kDeadPage;
+}
+
+struct Loader {
+    const ptx::TensorMap* k_map;
+    const ptx::TensorMap* q_map;
+    uint32_t lane;
+    uint32_t ring = 0, items = 0;
+    bool bad = false;      // this lane has seen an illegal page id
+};
+
+// The item and its Q: one box per group, and the q_scale of the tokens that there are.
+template <class T>
+__device__ __forceinline__ void load_item(const ScoreParams& p, Loader& loader, Shared& shared, const Item& item) {
+    const uint32_t buffer = loader.items % 2;
+    const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.q_full[buffer]);
+    wait(ptx::cvta_to_shared(&shared.q_empty[buffer]), (loader.items / 2 + 1) % 2);
+    ++loader.items;
+    if (!ptx::elect_sync(ptx::kFullMask)) return;
+    const ptx::SharedAddr to = ptx::cvta_to_shared(&shared.item[buffer]);
+    ptx::st_shared_v4_u32(to, {item.ring, item.tiles, static_cast<uint32_t>(item.row),
+                               static_cast<uint32_t>(item.tokens)});
+    ptx::st_shared_v4_u32(to + 16, {static_cast<uint32_t>(item.key), 0, 0, 0});
+    if (item.tiles == 0) {
+        ptx::mbarrier_arrive(full);
+        return;
+    }
+    const int32_t groups = groups_of(item.tokens, T::kGroupTokens);
+    const auto scale_bytes = static_cast<uint32_t>(item.tokens * T::kHeads * 4);
+    ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(groups * kColumns * kDepth) + scale_bytes);
+    ptx::cp_async_bulk_shared_global(ptx::cvta_to_shared(shared.q_scale[buffer]),
+                                     p.q_scale + int64_t{item.row} * T::kHeads, scale_bytes, full);
+    for (int32_t group = 0; group < groups; ++group)
+        ptx::cp_async_bulk_tensor_2d(ptx::cvta_to_shared(shared.q[buffer][0]) +
+                                         static_cast<uint32_t>(group * kColumns * kDepth),
+                                     loader.q_map, 0, (item.row + group * T::kGroupTokens) * T::kHeads, full);
+}
+
+// One key tile of a request: its boxes, its k_scale, which of its keys live.
+__device__ __forceinline__ void load_tile(const ScoreParams& p, Loader& loader, Shared& shared, Pages& pages,
+                                          int32_t tile) {
+    const int32_t boxes = p.block_table ? kTileKeys / pages.box_slots : 1;
+    const int32_t box = tile * boxes;
+    if (box >= pages.base + 32) {
+        pages.base += 32;
+        pages.now = pages.next;
+        pages.next = load_page(p, pages, pages.base + 32 + static_cast<int32_t>(loader.lane), &loader.bad);
+    }
+    const Stage stage = stage_at(loader.ring++);
+    const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.k_full[stage.index]);
+    const ptx::SharedAddr k_scale = ptx::cvta_to_shared(shared.k_scale[stage.index]);
+    wait(ptx::cvta_to_shared(&shared.k_empty[stage.index]), stage.parity ^ 1);
+
+    const int32_t key_begin = tile * kTileKeys;
+    const int32_t slot_mask = p.block_table ? p.page_size - 1 : -1;   // paged: a power of two
+    uint32_t live[kTileKeys / 32];
+#pragma unroll
+    for (int32_t half = 0; half < kTileKeys / 32; ++half) {
+        const int32_t index = half * 32 + static_cast<int32_t>(loader.lane), key = key_begin + index;
+        const int32_t own_box = boxes == 1 ? box : box + index / pages.box_slots;
+        const auto page = static_cast<int32_t>(
+            ptx::shfl_sync_idx(static_cast<uint32_t>(pages.now), static_cast<uint32_t>(own_box - pages.base),
+                               ptx::kFullMask));
+        const bool lives = key < pages.keys && page != kDeadPage;
+        if (lives)
+            ptx::cp_async_ca_4(k_scale + static_cast<uint32_t>(index * 4),
+                               p.k_scale + page * p.k_scale_page_stride + int64_t{key & slot_mask} * 4);
+        live[half] = ptx::vote_sync_ballot(lives, ptx::kFullMask);
+    }
+    if (ptx::elect_sync(ptx::kFullMask)) {
+        ptx::st_shared_v2_u32(ptx::cvta_to_shared(shared.live[stage.index]), live[0], live[1]);
+        ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(boxes * pages.box_slots * kDepth));
+    }
+    ptx::cp_async_mbarrier_arrive_noinc(full);
+#pragma unroll 1
+    for (int32_t i = 0; i < boxes; ++i) {
+        const auto page = static_cast<int32_t>(ptx::shfl_sync_idx(
+            static_cast<uint32_t>(pages.now), static_cast<uint32_t>(box + i - pages.base), ptx::kFullMask));
+        const int32_t slot = (key_begin + i * pages.box_slots) & slot_mask;
+        const ptx::SharedAddr to =
+            ptx::cvta_to_shared(shared.k[stage.index]) + static_cast<uint32_t>(i * pages.box_slots * kDepth);
+        if (ptx::elect_sync(ptx::kFullMask)) ptx::cp_async_bulk_tensor_3d(to, loader.k_map, 0, slot, page, full);
+    }
+}
+
+template <class T>
+__device__ __forceinline__ void load_all(const ScoreParams& p, Loader& loader, Shared& shared) {
+    int64_t unit = shared.start.unit, cost_end = shared.start.cost_end;
+    int32_t base = shared.start.request;
+    const int32_t box_slots = k_box_slots(p.page_size);
+    while (cost_end > 0 && base < p.batch) {
+        // Requests base .. base + 31, one a lane.
+        const int32_t mine = base + static_cast<int32_t>(loader.lane);
+        RequestSpan span{0, 0, 0};
+        if (mine < p.batch) span = load_span(p, mine);
+        uint32_t busy = ptx::vote_sync_ballot(span.tokens > 0 && span.keys > 0, ptx::kFullMask);
+        while (busy != 0 && cost_end > 0) {
+            const auto from = static_cast<uint32_t>(__ffs(static_cast<int>(busy)) - 1);
+            busy &= busy - 1;
+            const auto row = static_cast<int32_t>(
+                ptx::shfl_sync_idx(static_cast<uint32_t>(span.row_begin), from, ptx::kFullMask));
+            const auto tokens =
+                static_cast<int32_t>(ptx::shfl_sync_idx(static_cast<uint32_t>(span.tokens), from, ptx::kFullMask));
+            const auto keys =
+                static_cast<int32_t>(ptx::shfl_sync_idx(static_cast<uint32_t>(span.keys), from, ptx::kFullMask));
+            const RequestWork work = request_work(tokens, keys, T::kGroupTokens);
+            const int64_t share_end = ceil_div(cost_end, work.cost);
+            const int64_t unit_end = share_end < work.units ? share_end : work.units;
+            while (unit < unit_end) {
+                Run run = run_at(work, unit);
+                if (run.tiles > unit_end - unit) run.tiles = static_cast<int32_t>(unit_end - unit);
+                const int32_t token = run.block * T::kBlockTokens;
+                const int32_t rest = tokens - token;
+                load_item<T>(p, loader, shared,
+                             {loader.ring, static_cast<uint32_t>(run.tiles), row + token,
+                              rest < T::kBlockTokens ? rest : T::kBlockTokens, run.tile * kTileKeys, {}});
+                Pages pages{base + static_cast<int32_t>(from), keys, box_slots, 0, 0, 0};
+                pages.base = run.tile * (p.block_table ? kTileKeys / box_slots : 1);
+                pages.now = load_page(p, pages, pages.base + static_cast<int32_t>(loader.lane), &loader.bad);
+                pages.next = load_page(p, pages, pages.base + 32 + static_cast<int32_t>(loader.lane), &loader.bad);
+#pragma unroll 1
+                for (int32_t i = 0; i < run.tiles; ++i) load_tile(p, loader, shared, pages, run.tile + i);
+                unit += run.tiles;
+            }
+            cost_end -= work.units * work.cost;
+            unit = 0;
+        }
+        base += 32;
+    }
+    load_item<T>(p, loader, shared, {loader.ring, 0, 0, 0, 0, {}});
+    if (loader.bad && p.check_word) ptx::st_global_u32(p.check_word, 1);
+}
+
+// ---- warpgroups 0-3: multiply, reduce, store
+
+struct Consumer {
+    uint32_t warp, lane;         // warp: of the warpgroup
+    uint32_t step;               // tiles from one of this warpgroup's to the next
+    uint64_t k_descriptor, q_descriptor;
+    float weights[kColumns / 4];   // q_scale of columns 8 j + 2 q + e at 2 j + e
+    int64_t tile_elements;       // of scores, from one of this warpgroup's tiles to the next
+    bool stores;                 // the lane's token exists
+    __device__ __forceinline__ uint32_t quad() const { return lane % 4; }
+    // The key of a tile whose sum this lane ends up with.
+    __device__ __forceinline__ uint32_t key() const { return 16 * warp + lane / 4 + 8 * (quad() / 2); }
+};
+
+// D = K Q^T of the tile at a ring position.
+__device__ __forceinline__ void multiply(const Consumer& self, uint32_t ring, float (&d)[kColumns / 2]) {
+    const uint64_t k = self.k_descriptor + stage_at(ring).index * (kTileKeys * kDepth / 16);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kDepth / kMmaK; ++step)
+        ptx::wgmma_mma_async_m64n64k32_f32_e4m3_e4m3(d, smem_descriptor_advance(k, step * kMmaK),
+                                                     smem_descriptor_advance(self.q_descriptor, step * kMmaK),
+                                                     step > 0);
+    ptx::wgmma_commit_group();
+}
+
+// The compiler may not move reads of the accumulators above the wait that precedes this.
+__device__ __forceinline__ void pin(float (&d)[kColumns / 2]) {
+#pragma unroll
+    for (float& x : d) asm volatile("" : "+f"(x));
+}
+
+__device__ __forceinline__ void release(const Consumer& self, Shared& shared, uint32_t ring) {
+    if (self.lane == 0)
+        ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.k_empty[stage_at(ring).index]), self.step);
+}
+
+// This lane's part of the head sums: sum[2 * token + half], rows lane / 4 + 8 * half of the warp.
+template <class T>
+__device__ __forceinline__ void reduce(const Consumer& self, const float (&d)[kColumns / 2],
+                                       float (&sum)[2 * T::kGroupTokens]) {
+    constexpr int kBlocks = T::kHeads / 8;
+#pragma unroll
+    for (int token = 0; token < T::kGroupTokens; ++token) {
+        sum[2 * token] = sum[2 * token + 1] = 0.0f;
+#pragma unroll
+        for (int j = token * kBlocks; j < (token + 1) * kBlocks; ++j) {
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+#pragma unroll
+                for (int half = 0; half < 2; ++half)
+                    sum[2 * token + half] = ptx::fma_rn_f32(
+                        self.weights[2 * j + e], ptx::max_nan_f32(d[4 * j + 2 * half + e], 0.0f),
+                        sum[2 * token + half]);
+            }
+        }
+    }
+}
+
+// Adds over the quad; lane q gets the sum of a, b, c, d for q = 0, 2, 1, 3, as (p0 + p1) + (p2 + p3).
+__device__ __forceinline__ float quad_sum(const Consumer& self, float a, float b, float c, float d) {
+    const bool odd = self.quad() % 2 != 0, high = self.quad() >= 2;
+    const float first = ptx::add_rn_f32(odd ? c : a, ptx::shfl_sync_bfly(odd ? a : c, 1, ptx::kFullMask));
+    const float second = ptx::add_rn_f32(odd ? d : b, ptx::shfl_sync_bfly(odd ? b : d, 1, ptx::kFullMask));
+    return ptx::add_rn_f32(high ? second : first, ptx::shfl_sync_bfly(high ? first : second, 2, ptx::kFullMask));
+}
+
+struct KeyScale {
+    float scale;
+    bool live;
+};
+__device__ __forceinline__ KeyScale load_key_scale(const Consumer& self, Shared& shared, uint32_t ring) {
+    const uint32_t index = stage_at(ring).index, key = self.key();
+    const uint32_t bits = ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.live[index][key / 32]));
+    return {ptx::ld_shared_f32(ptx::cvta_to_shared(&shared.k_scale[index][key])),
+            self.stores && (bits >> key % 32 & 1) != 0};
+}
+
+__device__ __forceinline__ void store(float* to, const KeyScale& key, float sum) {
+    if (key.live) ptx::st_global_f32(to, ptx::mul_rn_f32(key.scale, sum));
+}
+
+// kLength tiles from a ring position on, none in flight before or after. A lane stores one key per tile (two tokens a
+// group), or one per pair of tiles (one token): even lanes the first tile's, odd lanes the second's.
+template <class T, int kLength>
+__device__ __forceinline__ void stretch(const Consumer& self, Shared& shared, uint32_t& ring, float*& to) {
+    float a[kColumns / 2], b[kColumns / 2];
+#pragma unroll
+    for (int i = 0; i < kLength; ++i) {
+        const Stage stage = stage_at(ring + i * self.step);
+        wait(ptx::cvta_to_shared(&shared.k_full[stage.index]), stage.parity);
+    }
+    multiply(self, ring, a);
+#pragma unroll
+    for (int i = 0; i < kLength; i += 2) {
+        constexpr int kPerTile = 2 * T::kGroupTokens;
+        const bool two = kLength > 1, last = i + 2 >= kLength;
+        const uint32_t ring_a = ring + i * self.step, ring_b = ring_a + self.step;
+        const bool odd = self.quad() % 2 != 0;
+        if (two) multiply(self, ring_b, b);
+        KeyScale key_a, key_b;
+        if (T::kGroupTokens == 1) {
+            key_a = load_key_scale(self, shared, two && odd ? ring_b : ring_a);
+            if (!two && odd) key_a.live = false;
+        } else {
+            key_a = load_key_scale(self, shared, ring_a);
+            if (two) key_b = load_key_scale(self, shared, ring_b);
+        }
+        float sum_a[kPerTile], sum_b[kPerTile] = {};
+        if (two) ptx::wgmma_wait_group<1>();
+        else ptx::wgmma_wait_group<0>();
+        pin(a);
+        release(self, shared, ring_a);
+        reduce<T>(self, a, sum_a);
+        if (T::kGroupTokens == 2) store(to, key_a, quad_sum(self, sum_a[0], sum_a[1], sum_a[2 % kPerTile],
+                                                            sum_a[3 % kPerTile]));
+        if (two) {
+            if (!last) {
+                multiply(self, ring_b + self.step, a);
+                ptx::wgmma_wait_group<1>();
+            } else {
+                ptx::wgmma_wait_group<0>();
+            }
+            pin(b);
+            release(self, shared, ring_b);
+            reduce<T>(self, b, sum_b);
+        }
+        if (T::kGroupTokens == 1) store(to, key_a, quad_sum(self, sum_a[0], sum_a[1], sum_b[0], sum_b[1]));
+        else if (two) store(to + self.tile_elements, key_b, quad_sum(self, sum_b[0], sum_b[1], sum_b[2 % kPerTile],
+                                                                     sum_b[3 % kPerTile]));
+        to += 2 * self.tile_elements;
+    }
+    ring += kLength * self.step;
+}
+
+template <class T>
+__device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared, uint32_t warp, uint32_t lane) {
+    Consumer self;
+    self.warp = warp % 4;
+    self.lane = lane;
+    const uint32_t warpgroup = warp / 4;
+    self.k_descriptor = wgmma_descriptor_k_major_128b(ptx::cvta_to_shared(shared.k).value);
+#pragma unroll 1
+    for (uint32_t items = 0;; ++items) {
+        const uint32_t buffer = items % 2;
+        wait(ptx::cvta_to_shared(&shared.q_full[buffer]), items / 2 % 2);
+        const ptx::SharedAddr from = ptx::cvta_to_shared(&shared.item[buffer]);
+        const ptx::U32x4 item = ptx::ld_shared_v4_u32(from);   // ring, tiles, row, tokens
+        const auto key = static_cast<int32_t>(ptx::ld_shared_u32(from + 16));
+        const uint32_t all_tiles = item.y;
+        if (all_tiles == 0) return;
+        const auto tokens = static_cast<int32_t>(item.w);
+        const auto groups = static_cast<uint32_t>(groups_of(tokens, T::kGroupTokens));
+        self.step = kGroups / groups;
+        const uint32_t group = warpgroup % groups, first = warpgroup / groups;
+        uint32_t ring = item.x + first;
+        uint32_t tiles = all_tiles > first ? (all_tiles - first + self.step - 1) / self.step : 0;
+        self.q_descriptor = wgmma_descriptor_k_major_128b(ptx::cvta_to_shared(shared.q[buffer][0]).value +
+                                                          group * (kColumns * kDepth));
+        const ptx::SharedAddr scales = ptx::cvta_to_shared(&shared.q_scale[buffer][group * kColumns + 2 * self.quad()]);
+#pragma unroll
+        for (uint32_t j = 0; j < kColumns / 8; ++j)
+            ptx::ld_shared_v2_f32(self.weights[2 * j], self.weights[2 * j + 1], scales + j * 32);
+        const int32_t group_token = static_cast<int32_t>(group) * T::kGroupTokens;
+        const int32_t token = group_token + (T::kGroupTokens == 2 ? static_cast<int32_t>(self.quad()) % 2 : 0);
+        self.stores = token < tokens;
+        self.tile_elements = int64_t{self.step} * kTileKeys;
+        float* to = p.scores + (int64_t{static_cast<int32_t>(item.z)} + token) * p.score_stride + key +
+                    first * kTileKeys + self.key();
+        if (group_token >= tokens) {   // a fourth group where there are three
+            for (; tiles > 0; --tiles, ring += self.step) {
+                wait(ptx::cvta_to_shared(&shared.k_full[stage_at(ring).index]), stage_at(ring).parity);
+                release(self, shared, ring);
+            }
+        } else {
+            // The second of a pair of tiles is the odd lanes' where a group has one token.
+            if (T::kGroupTokens == 1 && self.quad() % 2 != 0) to += self.tile_elements;
+#pragma unroll 1
+            for (; tiles >= 8 && self.step == 1; tiles -= 8) stretch<T, 8>(self, shared, ring, to);
+#pragma unroll 1
+            for (; tiles >= 4 && self.step <= 2; tiles -= 4) stretch<T, 4>(self, shared, ring, to);
+#pragma unroll 1
+            for (; tiles >= 2; tiles -= 2) stretch<T, 2>(self, shared, ring, to);
+            if (tiles != 0) stretch<T, 1>(self, shared, ring, to);
+        }
+        ptx::bar_warp_sync(ptx::kFullMask);
+        if (lane == 0) ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.q_empty[buffer]));
+    }
+}
+
+template <class T>
+__device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::TensorMap& q_map, const ScoreParams& p) {
+    auto& shared = *reinterpret_cast<Shared*>(dynamic_shared);
+    const uint32_t thread = ptx::tid_x();
+    if (thread == 0) {
+        ptx::prefetch_tensormap(&q_map);
+        ptx::prefetch_tensormap(&k_map);
+        for (uint32_t i = 0; i < kStages; ++i) {
+            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_full[i]), kFullArrivals);
+            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_empty[i]), kEmptyArrivals);
+        }
+        for (uint32_t i = 0; i < 2; ++i) {
+            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_full[i]), 1);
+            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_empty[i]), kConsumerWarps);
+        }
+        ptx::fence_mbarrier_init_release_cluster();
+        ptx::fence_proxy_async_shared_cta();   // TMA completes on them through the async proxy
+    }
+    find_start<T>(p, shared, thread);
+    const uint32_t warp = ptx::shfl_sync_idx(thread / 32, 0, ptx::kFullMask);
+    if (warp >= kConsumerWarps) {
+        ptx::setmaxnreg_dec<kProducerRegisters>();
+        if (warp == kConsumerWarps) {
+            Loader loader{&k_map, &q_map, thread % 32};
+            load_all<T>(p, loader, shared);
+        }
+    } else {
+        ptx::setmaxnreg_inc<kConsumerRegisters>();
+        consume_all<T>(p, shared, warp, thread % 32);
+    }
+}
+
+}  // namespace
+}  // namespace lidx::sm90_score
+
+#define LIDX_SM90_SCORE_ENTRY(symbol, heads, depth, tokens)                                                            \
+    extern "C" __global__ void __launch_bounds__(lidx::sm90_score::kThreads, 1) symbol(                                \
+        const __grid_constant__ lidx::ptx::TensorMap k_map, const __grid_constant__ lidx::ptx::TensorMap q_map,        \
+        const __grid_constant__ lidx::ScoreParams p) {                                                                 \
+        static_assert(depth == lidx::sm90_score::kDepth);                                                              \
+        static_assert(tokens == lidx::sm90_score::Tile<heads>::kBlockTokens);                                          \
+        lidx::sm90_score::score<lidx::sm90_score::Tile<heads>>(k_map, q_map, p);                                       \
+    }
+LIDX_SM90_SCORE_VARIANTS(LIDX_SM90_SCORE_ENTRY)

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asynchronous warpgroup matrix multiplication (PTX ISA 9.7.15) and the register hand-over between warpgroups
+// (9.7.19.5). A warpgroup is four consecutive warps, the first a multiple of four; all of them execute each instruction.
+#pragma once
+#include <cstdint>
+
+#include "ptx/types.h"
+
+namespace lidx::ptx {
+
+// wgmma.fence.sync.aligned;                                                     PTX ISA 8.0, sm_90a (9.7.15.7.1)
+// Earlier accesses to registers come before those of the wgmma.mma_async that follow.
+LIDX_PTX void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+// wgmma.commit_group.sync.aligned;                                              PTX ISA 8.0, sm_90a (9.7.15.7.2)
+LIDX_PTX void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// wgmma.wait_group.sync.aligned N;                                              PTX ISA 8.0, sm_90a (9.7.15.7.3)
+// At most the N youngest groups of this warp are still pending.
+template <int kPending>
+LIDX_PTX void wgmma_wait_group() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+// wgmma.mma_async.sync.aligned.shape.dtype.atype.btype d, a-desc, b-desc, scale-d, imm-scale-a, imm-scale-b;
+// .shape = { .m64n64k32 }, .dtype = { .f32 }, .atype = .btype = { .e4m3 }      PTX ISA 8.0, sm_90a (9.7.15.5.2)
+// D[m][n] = sum over k of A[m][k] B[n][k], plus D[m][n] where scale_d. Register 4j + 2h + e of thread t keeps row
+// 16 (t / 32) + t % 32 / 4 + 8 h, column 8 j + 2 (t % 4) + e.
+LIDX_PTX void wgmma_mma_async_m64n64k32_f32_e4m3_e4m3(float (&d)[32], uint64_t a_desc, uint64_t b_desc, bool scale_d) {
+    asm volatile(
+        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %34, 0;\n\t"
+        "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+        "%32, %33, p, 1, 1;\n\t}"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+          "+f"(d[30]), "+f"(d[31])
+        : "l"(a_desc), "l"(b_desc), "r"(static_cast<uint32_t>(scale_d))
+        : "memory");
+}
+
+// setmaxnreg.action.sync.aligned.u32 imm-reg-count;  .action = { .inc, .dec }     PTX ISA 8.0, sm_90a (9.7.19.5)
+// All warps of the warpgroup; a multiple of 8, 24 .. 256.
+template <uint32_t kRegisters>
+LIDX_PTX void setmaxnreg_inc() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters) : "memory");
+}
+template <uint32_t kRegisters>
+LIDX_PTX void setmaxnreg_dec() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters) : "memory");
+}
+
+}  // namespace lidx::ptx

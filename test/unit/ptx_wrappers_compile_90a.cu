@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Instantiates the wrappers of ptx/wgmma.cuh, as ptx_wrappers_compile.cu does all others. Built, never run.
+#include <cstdint>
+
+#include "ptx/types.h"
+#include "ptx/wgmma.cuh"
+
+using namespace lidx::ptx;
+
+extern "C" __global__ void __launch_bounds__(256, 1) wrappers_wgmma(uint64_t a_desc, uint64_t b_desc, float* out) {
+    if (threadIdx.x >= 128) {
+        setmaxnreg_dec<40>();
+        return;
+    }
+    setmaxnreg_inc<240>();
+    float d[32];
+    wgmma_fence();
+    wgmma_mma_async_m64n64k32_f32_e4m3_e4m3(d, a_desc, b_desc, false);
+    wgmma_mma_async_m64n64k32_f32_e4m3_e4m3(d, a_desc, b_desc, true);
+    wgmma_commit_group();
+    wgmma_wait_group<0>();
+    for (int i = 0; i < 32; ++i) out[threadIdx.x * 32 + i] = d[i];
+}
