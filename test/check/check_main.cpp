@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -171,12 +172,17 @@ std::vector<std::string> select_names(const Options& o) {
     return mine;
 }
 
+// "" or the compute capability that a forced kernel needs: it is built for one family of chips.
+std::string family_of(const std::string& kernel) {
+    return kernel.rfind("sm100_", 0) == 0 ? "100" : kernel.rfind("sm90_", 0) == 0 ? "90" : "";
+}
+
 // ---- child
 
-// A kernel that is built for one family of chips is not missed on another.
+// A forced kernel of another family is not missed.
 bool other_family(const std::string& kernel, int compute_capability) {
-    return (kernel.rfind("sm100_", 0) == 0 && compute_capability / 10 != 10) ||
-           (kernel.rfind("sm90_", 0) == 0 && compute_capability / 10 != 9);
+    const std::string family = family_of(kernel);
+    return !family.empty() && std::stoi(family) / 10 != compute_capability / 10;
 }
 
 Result run_one(const std::string& name, const Machine& machine, const Machine* emulator, const std::string& stats_file,
@@ -324,6 +330,23 @@ ChildSetup child_setup(const Options& o) {
     return setup;
 }
 
+// The emulator becomes a device that has the forced kernels, unless PTXEMU_CC already says which device it is.
+bool run_on_devices(const Options& o, ChildSetup setup, const std::vector<std::string>& names,
+                    const std::function<void(const Result&)>& report, std::string* error) {
+    std::map<std::string, std::vector<std::string>> by_device;
+    for (const std::string& name : names) {
+        const std::string family = family_of(name.substr(0, name.find('/')));
+        const bool chosen = o.device == "emu" && std::getenv("PTXEMU_CC") == nullptr && family != "100";
+        by_device[chosen ? family : ""].push_back(name);
+    }
+    for (const auto& [device, cases] : by_device) {
+        ChildSetup on_device = setup;
+        if (!device.empty()) on_device.environment.emplace_back("PTXEMU_CC", device);
+        if (!run_in_children(on_device, cases, report, error)) return false;
+    }
+    return true;
+}
+
 // The same cases under each scheduler seed: one row per case, passed where all bits agree and the orders differ.
 bool run_seeds(const Options& o, const std::vector<std::string>& names, std::vector<Result>* rows, std::string* error) {
     std::map<std::string, std::vector<Result>> runs;
@@ -385,7 +408,7 @@ int parent_main(const Options& o) {
         print_row(r);
     };
     const bool ran =
-        o.seeds > 0 ? run_seeds(o, names, &rows, &error) : run_in_children(child_setup(o), names, keep, &error);
+        o.seeds > 0 ? run_seeds(o, names, &rows, &error) : run_on_devices(o, child_setup(o), names, keep, &error);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!ran) {
         std::fprintf(stderr, "check: %s\n", error.c_str());
