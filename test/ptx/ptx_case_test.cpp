@@ -102,18 +102,21 @@ std::vector<Case> read_cases(const std::string& path, const std::string& text) {
     std::istringstream lines(text);
     std::string line;
     int number = 0;
+    bool in_header = false;   // between a case line and its kernel
     while (std::getline(lines, line)) {
         ++number;
         const size_t colon = line.find(": ");
+        if (line.rfind(".visible", 0) == 0) in_header = false;
         if (line.rfind("// ", 0) != 0 || colon == std::string::npos) continue;
         const std::string key = line.substr(3, colon - 3), value = line.substr(colon + 2);
         if (key == "case") {
             cases.emplace_back();
             cases.back().file = std::filesystem::path(path).filename().string();
             cases.back().name = value;
+            in_header = true;
             continue;
         }
-        if (cases.empty()) continue;
+        if (!in_header) continue;
         Case& c = cases.back();
         std::istringstream words(key);
         std::string kind, type, within;
@@ -404,6 +407,12 @@ TEST_CASE("one-instruction PTX cases") {
             addresses[v.name] = memory.allocate(v.bytes);
             std::memset(reinterpret_cast<void*>(addresses[v.name]), 0, v.bytes);
             if (!v.init.empty()) std::memcpy(reinterpret_cast<void*>(addresses[v.name]), v.init.data(), v.init.size());
+        }
+        for (const auto& v : module->globals) {
+            for (const auto& r : v.relocations) {
+                const uint64_t value = (addresses.at(r.symbol) + static_cast<uint64_t>(r.addend)) >> r.shift;
+                std::memcpy(reinterpret_cast<void*>(addresses[v.name] + r.offset), &value, r.bytes);
+            }
         }
         for (const auto& c : cases) {
             run_on_emulator(c, *module, addresses, memory);

@@ -338,7 +338,7 @@ const Row kRows[] = {
     // cp.async.bulk.tensor.dim.dst.src{.tile}.completion{.multicast}{.cta_group}{.cache_hint} [dst], [map, {c}],
     // [mbar]{, ...}  (9.7.9.25.5.2)
     {"cp.async.bulk.tensor." LIDX_DIM ".(shared::cta|shared::cluster).global.[tile].mbarrier::complete_tx::bytes.["
-                                      "multicast::cluster].[cta_group::1]." LIDX_HINT,
+     "multicast::cluster].[cta_group::1]." LIDX_HINT,
      "*", exec_tensor_load, "90", encode_tensor_load},
     // cp.async.bulk.tensor.dim.global.shared::cta{.tile}.bulk_group{.cache_hint} [map, {c}], [src]{, cache-policy}
     {"cp.async.bulk.tensor." LIDX_DIM ".global.shared::cta.[tile].bulk_group." LIDX_HINT, "*", exec_tensor_store, "90",
@@ -409,6 +409,7 @@ void complete(Exec& x, AsyncOp& op) {
             mbarrier_arrive_at(x, op.lane, op.mbarrier);
             break;
         }
+        case AsyncKind::kWgmma: complete_wgmma(x, op); break;
         default: complete_tensor(x, op); break;
     }
 }

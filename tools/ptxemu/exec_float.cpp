@@ -271,7 +271,7 @@ bool exec_testp(Exec& x, const Insn& in, uint32_t mask) {
             case 1: return std::isinf(v);
             case 2: return !is_nan(a[l]);
             case 3: return is_nan(a[l]);
-            case 4: return std::isnormal(v);
+            case 4: return std::isnormal(v) || v == 0;   // zeros are normal numbers
             default: return std::fpclassify(v) == FP_SUBNORMAL;
         }
     });

@@ -482,8 +482,9 @@ const Row kRows[] = {
      [](Decoder&, const Match&, const Instruction&, Insn& out) { out.aux = 1; }},
     // tcgen05.mma.cta_group.kind{.collector_usage} [d], a-desc|[a], b-desc, idesc{, {disable-output-lane}},
     // enable-input-d{, scale-input-d}  (9.7.16.10.9)
-    {"tcgen05.mma." LIDX_GROUP ".(kind::f16|kind::tf32|kind::f8f6f4|kind::i8)." LIDX_COLLECTOR, "*", exec_tensor_mma,
-     "100f", encode_mma},
+    {"tcgen05.mma." LIDX_GROUP ".(kind::f16|kind::tf32|kind::f8f6f4)." LIDX_COLLECTOR, "*", exec_tensor_mma, "100f",
+     encode_mma},
+    {"tcgen05.mma." LIDX_GROUP ".kind::i8." LIDX_COLLECTOR, "*", exec_tensor_mma, "100a", encode_mma},
     // tcgen05.commit.cta_group.mbarrier::arrive::one{.shared::cluster}{.multicast}.b64 [mbar]{, ctaMask}  (9.7.16.12)
     {"tcgen05.commit." LIDX_GROUP ".mbarrier::arrive::one.[shared::cluster].[multicast::cluster].b64", "*", exec_commit,
      "100f", encode_commit},

@@ -53,8 +53,8 @@ bool match_words(const std::vector<SyntaxWord>& syntax, size_t s, const std::vec
                  size_t w) {
     if (s == syntax.size()) return w == words.size();
     const SyntaxWord& word = syntax[s];
-    if (w < words.size() &&
-        std::find(word.alternatives.begin(), word.alternatives.end(), words[w]) != word.alternatives.end() &&
+    const auto& any = word.alternatives;
+    if (w < words.size() && (any.front() == "*" || std::find(any.begin(), any.end(), words[w]) != any.end()) &&
         match_words(syntax, s + 1, words, w + 1)) {
         return true;
     }
@@ -95,6 +95,7 @@ const Table& table() {
         add(rows_barrier());
         add(rows_bulk());
         add(rows_tcgen05());
+        add(rows_mma());
         return t;
     }();
     return rows;

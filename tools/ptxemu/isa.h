@@ -140,6 +140,7 @@ std::span<const Row> rows_memory();
 std::span<const Row> rows_barrier();
 std::span<const Row> rows_bulk();
 std::span<const Row> rows_tcgen05();
+std::span<const Row> rows_mma();
 
 // Handlers that decode() itself places.
 bool exec_exit(Exec& x, const Insn& in, uint32_t mask);

@@ -731,6 +731,7 @@ void Worker::run_cta(uint64_t linear) {
         if (!cta.adversarial && cta.warps[w].fragments.size() <= 1) {
             cta.current_warp = static_cast<uint32_t>(w) + 1 < cta.warps.size() ? static_cast<uint32_t>(w) + 1 : 0;
         }
+        if (cta.live_warps == 0) break;
         drain_async(false);
         if (cta.epoch != epoch) cta.hopeless = 0;
         if (cta.time > max_instructions) {

@@ -158,7 +158,7 @@ struct Cta {
     uint64_t epoch = 0;   // grows with every event that can end a wait
     uint64_t serial = 0;
     uint64_t event_order = 0;   // hash of the warps run and the operations completed so far
-    uint32_t hopeless = 0;   // rounds of forced try_waits without any event
+    uint32_t hopeless = 0;      // rounds of forced try_waits without any event
     uint32_t current_warp = 0;
 
     bool async_pending() const { return !unordered.empty() || tensor_head < tensor_queue.size(); }
@@ -227,6 +227,9 @@ bool async_done(const Cta& cta, uint32_t warp, uint32_t lanes, AsyncKind first, 
 // in exec_tcgen05.cpp.
 void complete(Exec& x, AsyncOp& op);
 void complete_tensor(Exec& x, AsyncOp& op);
+void complete_wgmma(Exec& x, AsyncOp& op);
+// Address in shared memory of element (mn, k), `bytes` wide, of an MN-major matrix operand.
+uint32_t mn_major_address(const SmemDescriptor& d, int bytes, int mn, int k);
 // tcgen05.ld and st of the warp that are still in flight.
 void finish_tmem_accesses(Exec& x, AsyncKind kind);
 
