@@ -13,6 +13,7 @@
 #include <functional>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "catch_any.h"
@@ -615,6 +616,43 @@ TEST_CASE("launches: parameters arrive, in both forms", "[driver]") {
     CHECK(values[0] == 1.5f);
     CHECK(values[129] == 1.5f);
     CHECK(values[130] == 1.0f);
+}
+
+TEST_CASE("threads with a context each, and threads that share one", "[driver]") {
+    REQUIRE(cuInit(0) == CUDA_SUCCESS);
+    CUcontext shared = nullptr;
+    CUmodule module = nullptr;
+    REQUIRE(cuCtxCreate(&shared, nullptr, 0, 0) == CUDA_SUCCESS);
+    REQUIRE(cuModuleLoadData(&module, kSampleAdd) == CUDA_SUCCESS);
+    int good[4] = {};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+        threads.emplace_back([&, t] {
+            CUcontext own = nullptr;
+            CUmodule own_module = module;
+            if (t < 2) {
+                if (cuCtxCreate(&own, nullptr, 0, 0) != CUDA_SUCCESS) return;
+                if (cuModuleLoadData(&own_module, kSampleAdd) != CUDA_SUCCESS) return;
+            } else if (cuCtxSetCurrent(shared) != CUDA_SUCCESS) {
+                return;
+            }
+            for (int run = 0; run < 25; ++run) {
+                const int n = 1 + (run * 37 + t) % 192;
+                const std::vector<float> values = run_add(own_module, n);
+                if (values.size() != 192) continue;
+                bool right = true;
+                for (int i = 0; i < 192; ++i) right = right && values[static_cast<size_t>(i)] == (i < n ? 1.5f : 1.0f);
+                good[t] += right ? 1 : 0;
+            }
+            if (own != nullptr) cuCtxDestroy(own);
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (int t = 0; t < 4; ++t) {
+        INFO("thread " << t);
+        CHECK(good[t] == 25);
+    }
+    CHECK(cuCtxDestroy(shared) == CUDA_SUCCESS);
 }
 
 TEST_CASE("launches: misuse", "[driver]") {
