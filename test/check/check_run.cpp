@@ -83,8 +83,8 @@ bool is_sm90(const std::string& symbol) { return symbol.rfind("sm90_", 0) == 0; 
 std::array<uint32_t, 3> expected_grid(const Machine& machine, const Inputs& in, const Outcome& out) {
     const int tile_tokens = out.tile_tokens;
     if (is_sm90(out.symbol)) {
-        const int64_t units = in.c.batch * ceil_div(in.max_keys, 64) *
-                              ceil_div(std::min(in.max_tokens, in.max_rows), tile_tokens);
+        const int64_t units =
+            in.c.batch * ceil_div(in.max_keys, 64) * ceil_div(std::min(in.max_tokens, in.max_rows), tile_tokens);
         return {static_cast<uint32_t>(std::min<int64_t>(units, machine.multiprocessors)), 1, 1};
     }
     const int64_t key_tiles = ceil_div(in.max_keys, 128), base = in.c.batch * key_tiles;
@@ -157,7 +157,8 @@ Sm90Counts sm90_counts(const Inputs& in, const Outcome& out, int64_t boxes, int6
         counts.bytes += tiles * ceil_div(r.tokens, out.tile_tokens) * boxes * box_slots * 128;
     }
     for (uint32_t cta = 0; cta < out.grid[0]; ++cta) {
-        const int64_t begin = s::share_begin(total, cta, out.grid[0]), end = s::share_begin(total, cta + 1, out.grid[0]);
+        const int64_t begin = s::share_begin(total, cta, out.grid[0]),
+                      end = s::share_begin(total, cta + 1, out.grid[0]);
         int64_t before = 0;
         for (size_t b = 0; b < works.size(); before += works[b].units * works[b].cost, ++b) {
             const s::RequestWork& work = works[b];

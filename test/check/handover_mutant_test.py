@@ -3,7 +3,8 @@
 """Every hand-over of the SM100 kernel is needed, and the emulator under a few scheduler seeds shows it.
 
 Each mutant spoils one synchronisation of the PTX: a wait skipped, or waiting for the other phase; a wrong byte
-count; a barrier, a commit, a wait::ld or an initialisation left out. Each must give other scores, a deadlock or an error.
+count; a barrier, a commit, a wait::ld or an initialisation left out. Each must give other scores, a deadlock or an
+error.
 (Fences that only order memory, as tcgen05.fence and fence.proxy.async do, change nothing on a machine that
 executes one instruction after the other, and are not among them.)
 
