@@ -54,6 +54,8 @@ extern __shared__ __align__(kSwizzleAtomBytes) uint8_t dynamic_shared[];
 
 namespace {
 
+constexpr uint32_t kConsumerBarrier = 1;   // named barrier; 0 is the CTA's
+
 __device__ __forceinline__ void wait(ptx::SharedAddr barrier, uint32_t parity) {
     while (!ptx::mbarrier_try_wait_parity(barrier, {parity})) {
     }
@@ -133,17 +135,33 @@ __device__ __forceinline__ void find_start(const ScoreParams& p, Shared& shared,
     ptx::bar_sync();
 }
 
-// ---- warp 16: everything that is loaded
+// ---- warps 16-19: everything that is loaded. Ring position n is warp n % 4's: one warp alone needs 0.45 us a tile.
 
-// The boxes of a request's key tiles, 32 at a time: a lane looks up a page each. The next 32 are on their way while the
-// first are used.
+// The boxes of a request's key tiles, of this warp's only, 32 at a time: a lane looks up a page each. The next 32 are on
+// their way while the first are used.
 struct Pages {
-    int32_t request, keys, box_slots;
-    int32_t base;          // box of lane 0
+    int32_t request, keys;
+    int32_t tile;          // the tile that lane 0's `now` belongs to
     int32_t now, next;     // page ids, kDeadPage where nothing may be read
 };
-__device__ __forceinline__ int32_t load_page(const ScoreParams& p, const Pages& pages, int32_t box, bool* bad) {
-    const int64_t key = int64_t{box} * pages.box_slots;
+
+struct Loader {
+    const ptx::TensorMap* k_map;
+    const ptx::TensorMap* q_map;
+    uint32_t warp, lane;
+    int32_t box_slots, box_shift;   // keys of a box; log2 of the boxes of a tile
+    uint32_t ring = 0, items = 0;
+    bool bad = false;               // this lane has seen an illegal page id
+    __device__ __forceinline__ int32_t boxes() const { return 1 << box_shift; }
+    // Tiles whose boxes the 32 lanes hold, counted as this warp meets them.
+    __device__ __forceinline__ int32_t batch() const { return 32 >> box_shift; }
+};
+
+// The page of this lane's box, of the batch of tiles that begins at `tile`.
+__device__ __forceinline__ int32_t load_page(const ScoreParams& p, Loader& loader, const Pages& pages, int32_t tile) {
+    const auto lane = static_cast<int32_t>(loader.lane);
+    const int32_t box = lane & (loader.boxes() - 1);
+    const int64_t key = int64_t{tile + kLoaderWarps * (lane >> loader.box_shift)} * kTileKeys + box * loader.box_slots;
     if (key >= pages.keys) return kDeadPage;
     int32_t page = pages.request;
     if (p.block_table) {
@@ -151,25 +169,17 @@ __device__ __forceinline__ int32_t load_page(const ScoreParams& p, const Pages& 
         page = ptx::ld_global_nc_s32(p.block_table + pages.request * p.block_table_stride + index);
     }
     if (page >= 0 && page < p.num_pages) return page;
-    *bad = true;
+    loader.bad = true;
     return kDeadPage;
 }
 
-struct Loader {
-    const ptx::TensorMap* k_map;
-    const ptx::TensorMap* q_map;
-    uint32_t lane;
-    uint32_t ring = 0, items = 0;
-    bool bad = false;      // this lane has seen an illegal page id
-};
-
 // The item and its Q: one box per group, and the q_scale of the tokens that there are.
 template <class T>
-__device__ __forceinline__ void load_item(const ScoreParams& p, Loader& loader, Shared& shared, const Item& item) {
+__device__ __forceinline__ void load_item(const ScoreParams& p, const Loader& loader, Shared& shared,
+                                          const Item& item) {
     const uint32_t buffer = loader.items % 2;
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.q_full[buffer]);
     wait(ptx::cvta_to_shared(&shared.q_empty[buffer]), (loader.items / 2 + 1) % 2);
-    ++loader.items;
     if (!ptx::elect_sync(ptx::kFullMask)) return;
     const ptx::SharedAddr to = ptx::cvta_to_shared(&shared.item[buffer]);
     ptx::st_shared_v4_u32(to, {item.ring, item.tiles, static_cast<uint32_t>(item.row),
@@ -192,62 +202,80 @@ __device__ __forceinline__ void load_item(const ScoreParams& p, Loader& loader, 
 
 // One key tile of a request: its boxes, its k_scale, which of its keys live.
 __device__ __forceinline__ void load_tile(const ScoreParams& p, Loader& loader, Shared& shared, Pages& pages,
-                                          int32_t tile) {
-    const int32_t boxes = p.block_table ? kTileKeys / pages.box_slots : 1;
-    const int32_t box = tile * boxes;
-    if (box >= pages.base + 32) {
-        pages.base += 32;
+                                          int32_t tile, uint32_t ring) {
+    if (tile - pages.tile >= kLoaderWarps * loader.batch()) {
+        pages.tile = tile;
         pages.now = pages.next;
-        pages.next = load_page(p, pages, pages.base + 32 + static_cast<int32_t>(loader.lane), &loader.bad);
+        pages.next = load_page(p, loader, pages, tile + kLoaderWarps * loader.batch());
     }
-    const Stage stage = stage_at(loader.ring++);
-    const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.k_full[stage.index]);
-    const ptx::SharedAddr k_scale = ptx::cvta_to_shared(shared.k_scale[stage.index]);
-    wait(ptx::cvta_to_shared(&shared.k_empty[stage.index]), stage.parity ^ 1);
-
+    const int32_t first = (tile - pages.tile) / kLoaderWarps << loader.box_shift;   // lane of the tile's first box
     const int32_t key_begin = tile * kTileKeys;
     const int32_t slot_mask = p.block_table ? p.page_size - 1 : -1;   // paged: a power of two
+    const auto page_of = [&](int32_t box) {
+        return static_cast<int32_t>(ptx::shfl_sync_idx(static_cast<uint32_t>(pages.now),
+                                                       static_cast<uint32_t>(first + box), ptx::kFullMask));
+    };
+    const int32_t first_page = page_of(0);
+    const uint8_t* scale[kTileKeys / 32];   // of the lane's keys; null where they do not live
     uint32_t live[kTileKeys / 32];
 #pragma unroll
     for (int32_t half = 0; half < kTileKeys / 32; ++half) {
         const int32_t index = half * 32 + static_cast<int32_t>(loader.lane), key = key_begin + index;
-        const int32_t own_box = boxes == 1 ? box : box + index / pages.box_slots;
-        const auto page = static_cast<int32_t>(
-            ptx::shfl_sync_idx(static_cast<uint32_t>(pages.now), static_cast<uint32_t>(own_box - pages.base),
-                               ptx::kFullMask));
+        const int32_t page = loader.box_shift == 0 ? first_page : page_of(index >> (6 - loader.box_shift));
         const bool lives = key < pages.keys && page != kDeadPage;
-        if (lives)
-            ptx::cp_async_ca_4(k_scale + static_cast<uint32_t>(index * 4),
-                               p.k_scale + page * p.k_scale_page_stride + int64_t{key & slot_mask} * 4);
+        scale[half] = lives ? p.k_scale + page * p.k_scale_page_stride + int64_t{key & slot_mask} * 4 : nullptr;
         live[half] = ptx::vote_sync_ballot(lives, ptx::kFullMask);
     }
+    const Stage stage = stage_at(ring);
+    const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.k_full[stage.index]);
+    const ptx::SharedAddr codes = ptx::cvta_to_shared(shared.k[stage.index]);
+    wait(ptx::cvta_to_shared(&shared.k_empty[stage.index]), stage.parity ^ 1);
     if (ptx::elect_sync(ptx::kFullMask)) {
         ptx::st_shared_v2_u32(ptx::cvta_to_shared(shared.live[stage.index]), live[0], live[1]);
-        ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(boxes * pages.box_slots * kDepth));
+        ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>((loader.box_slots << loader.box_shift) * kDepth));
+        ptx::cp_async_bulk_tensor_3d(codes, loader.k_map, 0, key_begin & slot_mask, first_page, full);
     }
-    ptx::cp_async_mbarrier_arrive_noinc(full);
 #pragma unroll 1
-    for (int32_t i = 0; i < boxes; ++i) {
-        const auto page = static_cast<int32_t>(ptx::shfl_sync_idx(
-            static_cast<uint32_t>(pages.now), static_cast<uint32_t>(box + i - pages.base), ptx::kFullMask));
-        const int32_t slot = (key_begin + i * pages.box_slots) & slot_mask;
-        const ptx::SharedAddr to =
-            ptx::cvta_to_shared(shared.k[stage.index]) + static_cast<uint32_t>(i * pages.box_slots * kDepth);
-        if (ptx::elect_sync(ptx::kFullMask)) ptx::cp_async_bulk_tensor_3d(to, loader.k_map, 0, slot, page, full);
+    for (int32_t box = 1; box < loader.boxes(); ++box) {
+        const int32_t page = page_of(box), slot = (key_begin + box * loader.box_slots) & slot_mask;
+        if (ptx::elect_sync(ptx::kFullMask))
+            ptx::cp_async_bulk_tensor_3d(codes + static_cast<uint32_t>(box * loader.box_slots * kDepth), loader.k_map, 0,
+                                         slot, page, full);
     }
+#pragma unroll
+    for (int32_t half = 0; half < kTileKeys / 32; ++half)
+        if (scale[half])
+            ptx::cp_async_ca_4(ptx::cvta_to_shared(&shared.k_scale[stage.index][half * 32]) + loader.lane * 4,
+                               scale[half]);
+    ptx::cp_async_mbarrier_arrive_noinc(full);
 }
 
 template <class T>
 __device__ __forceinline__ void load_all(const ScoreParams& p, Loader& loader, Shared& shared) {
-    int64_t unit = shared.start.unit, cost_end = shared.start.cost_end;
-    int32_t base = shared.start.request;
-    const int32_t box_slots = k_box_slots(p.page_size);
-    while (cost_end > 0 && base < p.batch) {
+    Start start{0, 1, 0, 0};
+    if (p.batch > kWarpBatch) start = shared.start;
+    int64_t unit = start.unit, cost_end = start.cost_end;
+    bool shared_out = p.batch > kWarpBatch;
+    for (int32_t base = start.request; cost_end > 0 && base < p.batch; base += 32) {
         // Requests base .. base + 31, one a lane.
         const int32_t mine = base + static_cast<int32_t>(loader.lane);
         RequestSpan span{0, 0, 0};
         if (mine < p.batch) span = load_span(p, mine);
         uint32_t busy = ptx::vote_sync_ballot(span.tokens > 0 && span.keys > 0, ptx::kFullMask);
+        if (!shared_out) {   // no more requests than lanes: this warp alone finds where the share begins
+            const RequestWork work = request_work(span.tokens, span.keys, T::kGroupTokens);
+            const int64_t through = inclusive_scan(work.units * work.cost, loader.lane);
+            const int64_t total = shfl_idx(through, 31);
+            const int64_t begin = share_begin(total, ptx::ctaid_x(), ptx::nctaid_x());
+            const int64_t end = share_begin(total, ptx::ctaid_x() + 1, ptx::nctaid_x());
+            busy &= ptx::vote_sync_ballot(begin < through, ptx::kFullMask);
+            if (begin >= end || busy == 0) break;
+            const auto from = static_cast<uint32_t>(__ffs(static_cast<int>(busy)) - 1);
+            const int64_t before = shfl_idx(through - work.units * work.cost, from);
+            unit = ceil_div(begin - before, shfl_idx(work.cost, from));
+            cost_end = end - before;
+            shared_out = true;
+        }
         while (busy != 0 && cost_end > 0) {
             const auto from = static_cast<uint32_t>(__ffs(static_cast<int>(busy)) - 1);
             busy &= busy - 1;
@@ -265,23 +293,28 @@ __device__ __forceinline__ void load_all(const ScoreParams& p, Loader& loader, S
                 if (run.tiles > unit_end - unit) run.tiles = static_cast<int32_t>(unit_end - unit);
                 const int32_t token = run.block * T::kBlockTokens;
                 const int32_t rest = tokens - token;
-                load_item<T>(p, loader, shared,
-                             {loader.ring, static_cast<uint32_t>(run.tiles), row + token,
-                              rest < T::kBlockTokens ? rest : T::kBlockTokens, run.tile * kTileKeys, {}});
-                Pages pages{base + static_cast<int32_t>(from), keys, box_slots, 0, 0, 0};
-                pages.base = run.tile * (p.block_table ? kTileKeys / box_slots : 1);
-                pages.now = load_page(p, pages, pages.base + static_cast<int32_t>(loader.lane), &loader.bad);
-                pages.next = load_page(p, pages, pages.base + 32 + static_cast<int32_t>(loader.lane), &loader.bad);
+                if (loader.warp == 0)
+                    load_item<T>(p, loader, shared,
+                                 {loader.ring, static_cast<uint32_t>(run.tiles), row + token,
+                                  rest < T::kBlockTokens ? rest : T::kBlockTokens, run.tile * kTileKeys, {}});
+                ++loader.items;
+                const auto own = static_cast<int32_t>((loader.warp - loader.ring) % kLoaderWarps);
+                if (own < run.tiles) {
+                    Pages pages{base + static_cast<int32_t>(from), keys, run.tile + own, 0, 0};
+                    pages.now = load_page(p, loader, pages, pages.tile);
+                    pages.next = load_page(p, loader, pages, pages.tile + kLoaderWarps * loader.batch());
 #pragma unroll 1
-                for (int32_t i = 0; i < run.tiles; ++i) load_tile(p, loader, shared, pages, run.tile + i);
+                    for (int32_t i = own; i < run.tiles; i += kLoaderWarps)
+                        load_tile(p, loader, shared, pages, run.tile + i, loader.ring + static_cast<uint32_t>(i));
+                }
+                loader.ring += static_cast<uint32_t>(run.tiles);
                 unit += run.tiles;
             }
             cost_end -= work.units * work.cost;
             unit = 0;
         }
-        base += 32;
     }
-    load_item<T>(p, loader, shared, {loader.ring, 0, 0, 0, 0, {}});
+    if (loader.warp == 0) load_item<T>(p, loader, shared, {loader.ring, 0, 0, 0, 0, {}});
     if (loader.bad && p.check_word) ptx::st_global_u32(p.check_word, 1);
 }
 
@@ -372,11 +405,10 @@ __device__ __forceinline__ void store(float* to, const KeyScale& key, float sum)
 template <class T, int kLength>
 __device__ __forceinline__ void stretch(const Consumer& self, Shared& shared, uint32_t& ring, float*& to) {
     float a[kColumns / 2], b[kColumns / 2];
-#pragma unroll
-    for (int i = 0; i < kLength; ++i) {
-        const Stage stage = stage_at(ring + i * self.step);
-        wait(ptx::cvta_to_shared(&shared.k_full[stage.index]), stage.parity);
-    }
+    const auto arrived = [&](uint32_t at) {
+        wait(ptx::cvta_to_shared(&shared.k_full[stage_at(at).index]), stage_at(at).parity);
+    };
+    arrived(ring);
     multiply(self, ring, a);
 #pragma unroll
     for (int i = 0; i < kLength; i += 2) {
@@ -384,7 +416,10 @@ __device__ __forceinline__ void stretch(const Consumer& self, Shared& shared, ui
         const bool two = kLength > 1, last = i + 2 >= kLength;
         const uint32_t ring_a = ring + i * self.step, ring_b = ring_a + self.step;
         const bool odd = self.quad() % 2 != 0;
-        if (two) multiply(self, ring_b, b);
+        if (two) {
+            arrived(ring_b);
+            multiply(self, ring_b, b);
+        }
         KeyScale key_a, key_b;
         if (T::kGroupTokens == 1) {
             key_a = load_key_scale(self, shared, two && odd ? ring_b : ring_a);
@@ -403,6 +438,7 @@ __device__ __forceinline__ void stretch(const Consumer& self, Shared& shared, ui
                                                             sum_a[3 % kPerTile]));
         if (two) {
             if (!last) {
+                arrived(ring_b + self.step);
                 multiply(self, ring_b + self.step, a);
                 ptx::wgmma_wait_group<1>();
             } else {
@@ -427,6 +463,7 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared
     self.lane = lane;
     const uint32_t warpgroup = warp / 4;
     self.k_descriptor = wgmma_descriptor_k_major_128b(ptx::cvta_to_shared(shared.k).value);
+    uint32_t before = 0;   // groups of the last item
 #pragma unroll 1
     for (uint32_t items = 0;; ++items) {
         const uint32_t buffer = items % 2;
@@ -439,7 +476,12 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared
         const auto tokens = static_cast<int32_t>(item.w);
         const auto groups = static_cast<uint32_t>(groups_of(tokens, T::kGroupTokens));
         self.step = kGroups / groups;
-        const uint32_t group = warpgroup % groups, first = warpgroup / groups;
+        // Which tiles are whose depends on the ring position, and changes only where all meet: so a warpgroup has seen
+        // every phase of the stages that it waits for, and a parity cannot be mistaken for the one before it.
+        if (groups != before && before != 0) ptx::bar_sync(kConsumerBarrier, 32 * kConsumerWarps);
+        before = groups;
+        const uint32_t group = warpgroup % groups;
+        const uint32_t first = (warpgroup / groups - item.x) % self.step;
         uint32_t ring = item.x + first;
         uint32_t tiles = all_tiles > first ? (all_tiles - first + self.step - 1) / self.step : 0;
         self.q_descriptor = wgmma_descriptor_k_major_128b(ptx::cvta_to_shared(shared.q[buffer][0]).value +
@@ -463,9 +505,9 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared
             // The second of a pair of tiles is the odd lanes' where a group has one token.
             if (T::kGroupTokens == 1 && self.quad() % 2 != 0) to += self.tile_elements;
 #pragma unroll 1
-            for (; tiles >= 8 && self.step == 1; tiles -= 8) stretch<T, 8>(self, shared, ring, to);
+            for (; tiles >= 16; tiles -= 16) stretch<T, 16>(self, shared, ring, to);
 #pragma unroll 1
-            for (; tiles >= 4 && self.step <= 2; tiles -= 4) stretch<T, 4>(self, shared, ring, to);
+            for (; tiles >= 4; tiles -= 4) stretch<T, 4>(self, shared, ring, to);
 #pragma unroll 1
             for (; tiles >= 2; tiles -= 2) stretch<T, 2>(self, shared, ring, to);
             if (tiles != 0) stretch<T, 1>(self, shared, ring, to);
@@ -479,28 +521,28 @@ template <class T>
 __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::TensorMap& q_map, const ScoreParams& p) {
     auto& shared = *reinterpret_cast<Shared*>(dynamic_shared);
     const uint32_t thread = ptx::tid_x();
-    if (thread == 0) {
-        ptx::prefetch_tensormap(&q_map);
-        ptx::prefetch_tensormap(&k_map);
-        for (uint32_t i = 0; i < kStages; ++i) {
-            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_full[i]), kFullArrivals);
-            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_empty[i]), kEmptyArrivals);
-        }
-        for (uint32_t i = 0; i < 2; ++i) {
-            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_full[i]), 1);
-            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_empty[i]), kConsumerWarps);
+    if (thread < kStages) {
+        ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_full[thread]), kFullArrivals);
+        ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_empty[thread]), kEmptyArrivals);
+        if (thread < 2) {
+            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_full[thread]), 1);
+            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_empty[thread]), kConsumerWarps);
         }
         ptx::fence_mbarrier_init_release_cluster();
         ptx::fence_proxy_async_shared_cta();   // TMA completes on them through the async proxy
+    } else if (thread == 32 * kConsumerWarps) {
+        ptx::prefetch_tensormap(&k_map);
+        ptx::prefetch_tensormap(&q_map);
     }
-    find_start<T>(p, shared, thread);
+    if (p.batch > kWarpBatch) find_start<T>(p, shared, thread);
+    else ptx::bar_sync();
     const uint32_t warp = ptx::shfl_sync_idx(thread / 32, 0, ptx::kFullMask);
     if (warp >= kConsumerWarps) {
         ptx::setmaxnreg_dec<kProducerRegisters>();
-        if (warp == kConsumerWarps) {
-            Loader loader{&k_map, &q_map, thread % 32};
-            load_all<T>(p, loader, shared);
-        }
+        const int32_t slots = k_box_slots(p.page_size);
+        const int32_t shift = !p.block_table || slots == 64 ? 0 : slots == 32 ? 1 : 2;
+        Loader loader{&k_map, &q_map, warp - kConsumerWarps, thread % 32, slots, shift};
+        load_all<T>(p, loader, shared);
     } else {
         ptx::setmaxnreg_inc<kConsumerRegisters>();
         consume_all<T>(p, shared, warp, thread % 32);

@@ -17,14 +17,17 @@ inline constexpr int kColumns = 64;              // N of wgmma: the token-head p
 inline constexpr int kWarps = 4 * (kGroups + 1);                 // four consumer warpgroups, one that loads
 inline constexpr int kThreads = 32 * kWarps;
 inline constexpr int kConsumerWarps = 4 * kGroups;
-// Registers per thread: 65536 / 640 threads are 96 at the launch; the loading warpgroup gives up 64 of its own.
-inline constexpr int kConsumerRegisters = 112;
-inline constexpr int kProducerRegisters = 32;
-// Key tiles in flight. A warpgroup waits for up to kWindow tiles at once.
+inline constexpr int kLoaderWarps = 4;
+// Registers per thread: 65536 / 640 threads are 96 at the launch; the loading warpgroup gives up 32 of its own.
+inline constexpr int kConsumerRegisters = 104;
+inline constexpr int kProducerRegisters = 64;
+// Key tiles in flight: 128 KiB.
 inline constexpr int kStages = 16;
-inline constexpr int kWindow = 8;
+// Up to so many requests a loading warp finds its CTA's share by itself, a request a lane.
+inline constexpr int kWarpBatch = 32;
 static_assert((kStages & (kStages - 1)) == 0, "a ring position's stage is its low bits");
-static_assert(kWindow < kStages);
+static_assert(kStages % kLoaderWarps == 0, "a stage is always filled by the same warp");
+static_assert(kStages > 3 * kGroups, "a warpgroup that takes every fourth tile waits for one with two unreleased");
 
 // ---- tensor maps (cuTensorMapEncodeTiled), both UINT8, SWIZZLE_128B, no interleave, element strides 1, zero fill
 // K: dims {128, page_size, num_pages}, strides {128, k_page_stride}, box {kDepth, k_box_slots(page_size), 1}

@@ -60,5 +60,7 @@ LIDX_PTX void bar_warp_sync(uint32_t membermask) { asm volatile("bar.warp.sync %
 //                                               PTX ISA 1.0, all targets (9.7.13.1)
 // All threads of the CTA, barrier 0.
 LIDX_PTX void bar_sync() { asm volatile("bar.sync 0;" ::: "memory"); }
+// Barrier a, for b threads.
+LIDX_PTX void bar_sync(uint32_t a, uint32_t b) { asm volatile("bar.sync %0, %1;" ::"r"(a), "r"(b) : "memory"); }
 
 }  // namespace lidx::ptx

@@ -297,6 +297,7 @@ std::vector<Case> covering_cases() {
             "sm90_score_h64/h64/d128/t1/b1/n8300/p256/split-pool/pad0/gap3/normal/plain/check/tight/s1106",
             "sm90_score_h32/h32/d128/t5/b3/n1100/p128/block-split/pad0/gap0/normal/bad-pages/check/guard/s1107",
             "sm90_score_h32/h32/d128/t17/b2/n2600/p16/block-split/pad0/gap0/codes/slack/nocheck/guard/s1108",
+            "sm90_score_h64/h64/d128/t6/b40/n300/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1110",
             "sm90_score_h32/h32/d128/t1/b40/n129/p64/block-split/pad32/gap0/special/lengths/nocheck/guard/s1109",
         });
     return cases;
@@ -351,6 +352,9 @@ std::vector<Case> seed_cases() {
             "sm100_score_h32_t3/h32/d128/t9/b1/n257/p64/split-pool/pad32/gap0/normal/slack/nocheck/guard/s2007",
             "sm100_score_h32_t3/h32/d128/t6/b2/n127/p64/block-split/pad0/gap0/special/lengths/nocheck/guard/s2008",
             "sm90_score_h64/h64/d128/t1/b2/n700/p64/block-split/pad0/gap0/normal/ragged/nocheck/guard/s2101",
+            "sm90_score_h64/h64/d128/t1/b30/n450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2106",
+            "sm90_score_h64/h64/d128/t5/b20/n450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2107",
+            "sm90_score_h32/h32/d128/t3/b20/n1450/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2108",
             "sm90_score_h64/h64/d128/t3/b2/n300/p16/block-split/pad16/gap1/normal/plain/nocheck/guard/s2102",
             "sm90_score_h64/h64/d128/t9/b1/n600/p32/split-pool/pad0/gap0/codes/slack/nocheck/tight/s2103",
             "sm90_score_h32/h32/d128/t3/b3/n500/p256/block-split/pad0/gap0/normal/bad-pages/check/guard/s2104",

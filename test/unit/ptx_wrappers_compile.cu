@@ -27,6 +27,7 @@ extern "C" __global__ void wrappers_sreg_elect(uint32_t* out) {
     out[10] = __float_as_uint(shfl_sync_bfly(__uint_as_float(out[8]), 2, kFullMask));
     bar_warp_sync(kFullMask);
     bar_sync();
+    bar_sync(1, 64);
 }
 
 extern "C" __global__ void wrappers_memory(const uint8_t* in, float* out, uint32_t* words) {
