@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asynchronous warpgroup matrix multiplication (PTX ISA 9.7.15) and the register hand-over between warpgroups
-// (9.7.19.5). A warpgroup is four consecutive warps, the first a multiple of four; all of them execute each instruction.
+// (9.7.19.5). A warpgroup is four consecutive warps, the first a multiple of four; all execute each instruction.
 #pragma once
 #include <cstdint>
 

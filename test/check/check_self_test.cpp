@@ -15,6 +15,7 @@
 #include "ref/error_bound.h"
 #include "ref/portable_rng.h"
 #include "ref/sm100_model.h"
+#include "ref/sm90_model.h"
 
 namespace check {
 
@@ -68,6 +69,27 @@ std::string model_words() {
             return text;
         }
     }
+    // By hand, sm_90. Window 13 below exponent 16 keeps 2^3 and cuts 2^2.
+    const struct {
+        const char* what;
+        std::vector<double> q, k;
+        uint32_t want;
+    } words90[] = {
+        {"8 beside 448 * 448", {448, -448, 8}, {448, 448, 1}, 0x41000000},
+        {"4 beside 448 * 448", {448, -448, 4}, {448, 448, 1}, 0},
+        // 448 * 448 + 8 = 0x1.8804p17: a result keeps 13 fraction bits, here down to 2^4.
+        {"sum cut toward zero", {448, 8}, {448, 1}, 0x48440000},
+        {"NaN times 1", {std::nan("")}, {1}, 0x7fffffff},
+        {"-8 beside 448 * 448", {448, -448, -8}, {448, 448, 1}, 0xc1000000},
+    };
+    for (const auto& w : words90) {
+        const uint32_t got = model_sm90_dot(operand(w.q), operand(w.k));
+        if (got != w.want) {
+            char text[96];
+            std::snprintf(text, sizeof text, "model of sm_90, %s: 0x%08x, expected 0x%08x", w.what, got, w.want);
+            return text;
+        }
+    }
     return "";
 }
 
@@ -75,7 +97,7 @@ std::string model_words() {
 // included.
 std::string models_agree() {
     ref::Rng rng(1);
-    constexpr int kHeads = 8, kDepth = ModelOperand::kDepth;
+    constexpr int kHeads = 32, kDepth = ModelOperand::kDepth;
     std::vector<uint8_t> q(kHeads * kDepth), k(kDepth);
     std::vector<float> q_scale(kHeads);
     std::vector<ModelOperand> model_q(kHeads);
@@ -98,6 +120,10 @@ std::string models_agree() {
             std::bit_cast<uint32_t>(ref::sm100_score_model(q.data(), q_scale.data(), kHeads, k.data(), k_scale));
         const uint32_t got = model_sm100_score(model_q.data(), q_scale.data(), kHeads, model_k, k_scale);
         if (got != want) return "the two models of sm_100 disagree in round " + std::to_string(round);
+        const auto want90 =
+            std::bit_cast<uint32_t>(ref::sm90_score_model(q.data(), q_scale.data(), kHeads, k.data(), k_scale));
+        const uint32_t got90 = model_sm90_score(model_q.data(), q_scale.data(), kHeads, model_k, k_scale);
+        if (got90 != want90) return "the two models of sm_90 disagree in round " + std::to_string(round);
     }
     return "";
 }
@@ -121,7 +147,9 @@ Outcome modelled(const Inputs& in, int arithmetic) {
                 ModelOperand k;
                 k.decode(r.codes.data() + static_cast<size_t>(key) * c.depth, c.depth);
                 out.scores[row * in.score_stride + key] =
-                    arithmetic == LIDX_ARITHMETIC_SM100
+                    arithmetic == LIDX_ARITHMETIC_SM90
+                        ? model_sm90_score(q.data(), q_scale, c.heads, k, r.scales[key])
+                    : arithmetic == LIDX_ARITHMETIC_SM100
                         ? model_sm100_score(q.data(), q_scale, c.heads, k, r.scales[key])
                         : model_generic_score(q.data(), q_scale, c.heads, c.depth, k, r.scales[key]);
             }
@@ -162,7 +190,9 @@ std::string judging(const char* name, int arithmetic) {
     k.decode(request->codes.data() + static_cast<size_t>(key) * c.depth, c.depth);
     const double bound =
         ref::bounded_score(q.data(), in.q_scale.data() + static_cast<size_t>(request->row_begin) * c.heads, c.heads, k,
-                           request->scales[key], arithmetic == LIDX_ARITHMETIC_SM100 ? ref::kSm100 : ref::kFp32)
+                           request->scales[key], arithmetic == LIDX_ARITHMETIC_SM100  ? ref::kSm100
+                                           : arithmetic == LIDX_ARITHMETIC_SM90 ? ref::kSm90
+                                                                                : ref::kFp32)
             .bound;
     const auto moved = std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<float>(bits) + 2 * bound));
     for (const std::string& text : {
@@ -198,6 +228,7 @@ std::string self_test(std::string* text) {
         {"auto/h64/d128/t3/b2/n150/p16/block-split/pad16/gap3/lattice/ragged/nocheck/guard/s5", LIDX_ARITHMETIC_SM100},
         {"auto/h32/d128/t2/b2/n70/p64/split-pool/pad0/gap1/normal/bad-pages/check/tight/s6", LIDX_ARITHMETIC_SM100},
         {"auto/h64/d128/t1/b1/n40/p0/contiguous/pad0/gap1/codes/plain/nocheck/guard/s7", LIDX_ARITHMETIC_SM100},
+        {"auto/h32/d128/t2/b2/n70/p64/split-pool/pad0/gap1/normal/plain/nocheck/guard/s8", LIDX_ARITHMETIC_SM90},
         {"auto/h3/d64/t2/b2/n90/p7/block-split/pad16/gap2/lattice/slack/nocheck/guard/s8", LIDX_ARITHMETIC_FP32},
         {"auto/h8/d128/t2/b1/n40/p64/block-split/pad0/gap1/normal/plain/nocheck/guard/s9", LIDX_ARITHMETIC_FP32},
     };
