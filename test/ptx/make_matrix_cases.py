@@ -293,8 +293,9 @@ def swizzle(address, span):
 
 
 def operand_image(rows, row_bytes, span, base):
-    """Bytes of a K-major operand [rows][row_bytes] that begins at address `base` (a multiple of 1024), and its leading
-    and stride offsets. Swizzled: row_bytes == span, eight rows follow each other; else core matrices of 8 x 16 bytes."""
+    """Bytes of a K-major operand [rows][row_bytes] that begins at address `base` (a multiple of 1024), and its
+    leading and stride offsets. Swizzled: row_bytes == span, eight rows follow each other; else core matrices of
+    8 x 16 bytes."""
     k_bytes = len(rows[0])
     image = bytearray(len(rows) * row_bytes)
     for r, row in enumerate(rows):

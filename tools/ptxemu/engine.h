@@ -32,10 +32,11 @@ struct Launch {
     std::vector<uint8_t> params;           // laid out as Function::params says
 };
 
-// Dynamic counts. Keys are opcodes: the words that name an instruction of a family ("tcgen05.mma", "mbarrier.try_wait",
-// "cp.async.bulk.tensor"; ir.h, Instruction::opcode); opcode and space of a memory access ("ld.global", "atom.shared",
-// "ld" for generic); of all others the full dotted name ("fma.rn.f32"). warp_counts: executions by a warp, an instruction
-// executed by one lane counting once; retried waits count once. thread_counts: executions by a lane.
+// Dynamic counts. Keys are opcodes: the words that name an instruction of a family ("tcgen05.mma",
+// "mbarrier.try_wait", "cp.async.bulk.tensor"; ir.h, Instruction::opcode); opcode and space of a memory access
+// ("ld.global", "atom.shared", "ld" for generic); of all others the full dotted name ("fma.rn.f32"). warp_counts:
+// executions by a warp, an instruction executed by one lane counting once; retried waits count once. thread_counts:
+// executions by a lane.
 struct Stats {
     std::map<std::string, uint64_t> warp_counts;
     std::map<std::string, uint64_t> thread_counts;
