@@ -370,7 +370,12 @@ void complete(Exec& x, AsyncOp& op) {
             const std::string broken =
                 load ? tma_load(*op.map, op.coords, shared, x.cta->shared_bytes, op.shared, access)
                      : tma_store(*op.map, op.coords, shared, x.cta->shared_bytes, op.shared, access);
-            if (!broken.empty()) fault(RunStatus::kIllegalAddress, op.lane, broken);
+            if (!broken.empty()) {
+                fault(broken.starts_with("global memory fault") ? RunStatus::kIllegalAddress
+                      : broken.starts_with("shared address")    ? RunStatus::kMisaligned
+                                                                : RunStatus::kIllegalInstruction,
+                      op.lane, broken);
+            }
             if (load) {
                 x.tma_bytes_loaded += op.bytes;
                 mbarrier_complete_at(x, op.lane, op.mbarrier, op.bytes);
