@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace lidx::command {
 
@@ -49,5 +50,15 @@ struct HeatmapOptions {
     std::filesystem::path out;
 };
 int run_heatmap(const HeatmapOptions& options);
+
+struct BenchOptions {
+    bool list = false;
+    std::string device = "cuda";
+    std::vector<std::string> workloads;   // empty: all but the smoke test
+    std::vector<std::string> kernels;     // candidates; empty: the best kernel of each workload
+    int32_t runs = 15;
+    std::filesystem::path json;
+};
+int run_bench(const BenchOptions& options);
 
 }  // namespace lidx::command
