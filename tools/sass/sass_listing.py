@@ -6,8 +6,8 @@ import re
 import subprocess
 
 # Instructions that the table shows; a limit may name any other opcode too.
-SHOWN = ("UTCQMMA", "QGMMA", "UTMALDG", "LDTM", "SYNCS", "FMNMX", "FADD", "FADD2", "FFMA", "FFMA2", "FMUL", "LDG", "STG",
-         "LDS", "LDL", "STL")
+SHOWN = ("UTCQMMA", "QGMMA", "UTMALDG", "LDTM", "SYNCS", "FMNMX", "FADD", "FADD2", "FFMA", "FFMA2", "FMUL", "LDG",
+         "STG", "LDS", "LDL", "STL")
 RESOURCES = ("registers", "stack", "shared", "local")
 
 FUNCTION_LINE = re.compile(r"^\s*Function (\S+):\s*$")
