@@ -164,6 +164,15 @@ class Gen(Command):
                           ["--keys", -1], ["--tokens", 99999999999], ["--nonsense"]):
             self.refused(2, arguments[0], "gen", "--out", self.path("a"), *arguments)
             self.assertFalse(os.path.exists(self.path("a")))
+        # No number may be taken for another: octal, a sign or a size that wraps around, an empty text.
+        for arguments in (["--seed", -1], ["--seed", 2**64], ["--seed", ""], ["--seed", "1.5"], ["--keys", "0x10"],
+                          ["--heads", ""], ["--heads", "1e1"], ["--heads", "nan"], ["--page", " 8"], ["--page", "+8"]):
+            self.refused(2, arguments[0], "gen", "--out", self.path("a"), *arguments)
+            self.assertFalse(os.path.exists(self.path("a")))
+        self.refused(2, "bytes of memory", "gen", "--out", self.path("a"), "--batch", 2000, "--tokens", 1000000,
+                     "--heads", 128)
+        self.assertFalse(os.path.exists(self.path("a")))
+        self.assertIn(" 10 keys", self.ok("gen", "--out", self.path("b"), "--keys", "010", "--seed", 2**64 - 1))
         self.refused(2, "--out", "gen")
         self.refused(2, "", "paint")
         self.refused(2, "subcommand")
@@ -271,6 +280,27 @@ class EndToEnd(Command):
         other = self.gen("b", "--tokens", 1, "--keys", 40, "--heads", 32)
         self.refused(2, "exact lattice", "verify", "--in", other, "--scores", scores, "--exact")
 
+    def test_exact_sees_the_sign_of_zero(self):
+        case = self.gen("a", "--tokens", 1, "--keys", 40, "--heads", 32, "--lattice", "--layout", "contiguous")
+        codes = array.array("B", read_npy(os.path.join(case, "k.npy"))[1])
+        codes[9 * 128:10 * 128] = array.array("B", [0] * 128)
+        write_npy(os.path.join(case, "k.npy"), [1, 40, 128], codes)
+        scores = self.score(case)
+        self.verify(case, scores, "--exact")
+        shape, values = read_npy(scores)
+        values[9] = -0.0
+        write_npy(scores, shape, values)
+        done = run("verify", "--in", case, "--scores", scores, "--exact")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("key 9", done.stdout)
+
+    def test_exact_refuses_what_may_overflow(self):
+        # Powers of two, but scores beyond fp32: no bit of such a cell can be demanded, so none may be called equal.
+        case = self.gen("a", "--tokens", 1, "--keys", 40, "--heads", 32, "--lattice", "--layout", "contiguous")
+        write_npy(os.path.join(case, "k_scale.npy"), [1, 40], array.array("f", [2.0**127] * 40))
+        scores = self.score(case)
+        self.refused(2, "40 cells may overflow fp32", "verify", "--in", case, "--scores", scores, "--exact")
+
     def test_heatmap_is_a_png_of_the_scores(self):
         case = self.gen("a", "--ragged", "--batch", 4, "--tokens", 4, "--keys", 200, "--heads", 32, "--seed", 5)
         scores = self.score(case)
@@ -283,6 +313,15 @@ class EndToEnd(Command):
         self.assertTrue(200 < width < 2000 and 50 < height < 2000)
         self.assertEqual(data[-8:-4], b"IEND")
         self.refused(2, "No space left", "heatmap", "--in", case, "--scores", scores, "--out", "/dev/full")
+        for name in ("q.npy", "case.json"):
+            self.refused(2, "is a file of the case", "heatmap", "--in", case, "--scores", scores, "--out",
+                         os.path.join(case, name))
+        self.refused(2, "is an input", "heatmap", "--in", case, "--scores", scores, "--out", scores)
+        # One large score everywhere: the range of colours must not collapse to nothing.
+        shape, values = read_npy(scores)
+        write_npy(scores, shape, array.array("f", [3e38] * len(values)))
+        self.assertIn("from 3e+38 to 6e+38",
+                      self.ok("heatmap", "--in", case, "--scores", scores, "--out", picture))
 
     @unittest.skipIf(DEVICE != "emu", "only the emulator counts")
     def test_stats_count_the_tensor_instructions(self):
@@ -351,6 +390,10 @@ class BadInput(Command):
                 self.refused(2, message, "verify", "--in", self.case, "--scores", self.path("v.npy"),
                              "--arithmetic", "fp32")
             finally:
+                if os.path.isdir(target):
+                    os.rmdir(target)
+                elif os.path.exists(target):
+                    os.remove(target)
                 with open(target, "wb") as file:
                     file.write(good)
 
@@ -358,6 +401,9 @@ class BadInput(Command):
         for name in ("case.json", "q.npy", "q_scale.npy", "cu_seqlens_q.npy", "context_lens.npy", "block_table.npy",
                      "k_cache.npy"):
             self.damaged("cannot open it", name, os.remove)
+            # A reader that opened these would fail without a word, or wait for ever.
+            self.damaged("not a regular file", name, lambda path: (os.remove(path), os.mkdir(path)))
+            self.damaged("not a regular file", name, lambda path: (os.remove(path), os.mkfifo(path)))
         self.refused(2, "no such directory", "score", "--in", self.path("nowhere"), "--out", self.path("s.npy"))
 
     def test_malformed_arrays(self):
@@ -431,6 +477,13 @@ class BadInput(Command):
         self.damaged("page_size: -64", "case.json", put(json.dumps(dict(base, page_size=-64))))
         self.damaged("page_size: 64.5", "case.json", put(json.dumps(dict(base, page_size=64.5))))
         self.damaged("lattice: 3", "case.json", put(json.dumps(dict(base, lattice=3))))
+        # What it says of the arrays must be true of them.
+        pages = read_npy(os.path.join(self.case, "k_cache.npy"))[0][0]
+        for name, value in (("batch", 2), ("rows", 2), ("heads", 32), ("depth", 128), ("num_pages", pages)):
+            for wrong in (value + 1, 0, -value, str(value), value + 0.5, None, 2**64 - 1):
+                self.damaged(f"{name}: {json.dumps(wrong)}, but the arrays hold {value}", "case.json",
+                             put(json.dumps(dict(base, **{name: wrong}))))
+        self.damaged("bytes, expected at most", "case.json", put(json.dumps(base) + " " * (16 << 20)))
         self.damaged("field 'layout' is missing", "case.json", put(json.dumps({"format": "lidx case", "version": 1})))
 
     def test_score_files(self):
@@ -445,6 +498,9 @@ class BadInput(Command):
             file.write('{"arithmetic": "sm_70"}')
         self.refused(2, "\"sm_70\", expected sm_100, sm_90 or fp32", "verify", "--in", self.case, "--scores", scores)
         self.refused(2, "--arithmetic", "verify", "--in", self.case, "--scores", scores, "--arithmetic", "fp16")
+        os.remove(scores + ".json")
+        os.mkfifo(scores + ".json")
+        self.refused(2, "not a regular file", "verify", "--in", self.case, "--scores", scores)
 
     def test_outputs_that_cannot_be_written(self):
         self.refused(2, "/dev/full: write failed: No space left", "score", "--in", self.case, "--out", "/dev/full",
@@ -455,6 +511,19 @@ class BadInput(Command):
             self.refused(2, "/dev/full", "score", "--in", self.case, "--out", self.path("s.npy"), "--device", "emu",
                          "--stats", "/dev/full")
         self.assertFalse(os.path.exists(self.path("s.npy")))
+        self.refused(2, "--out: the path is empty", "score", "--in", self.case, "--out", "", "--device", DEVICE)
+        with open(os.path.join(self.case, "case.json"), "rb") as file:
+            before = file.read()
+        os.symlink(os.path.join(self.case, "q.npy"), self.path("link.npy"))
+        for out, message in ((os.path.join(self.case, "k_cache.npy"), "is a file of the case"),
+                             (self.path("link.npy"), "is a file of the case"),
+                             (os.path.join(self.case, "case"), "case.json is a file of the case")):
+            self.refused(2, message, "score", "--in", self.case, "--out", out, "--device", DEVICE)
+        for stats in (self.path("s.npy"), self.path(".", "s.npy.json")):
+            self.refused(2, "--stats", "score", "--in", self.case, "--out", self.path("s.npy"), "--device", "emu",
+                         "--stats", stats)
+        with open(os.path.join(self.case, "case.json"), "rb") as file:
+            self.assertEqual(file.read(), before)
         with open(self.path("file"), "w", encoding="utf-8"):
             pass
         self.refused(2, "cannot create the directory", "gen", "--out", self.path("file"))

@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <system_error>
+#include <utility>
 
 #include "failure.h"
+#include "input_file.h"
 #include "npy.h"
 #include "output_file.h"
 
@@ -81,14 +82,72 @@ std::optional<std::string> bad_page_id(const Case& c) {
 }
 
 nlohmann::json read_json(const std::filesystem::path& path) {
-    std::ifstream file(path);
-    if (!file) bad_input(path.string() + ": cannot open it");
+    constexpr uint64_t kMaxJsonBytes = uint64_t{16} << 20;
+    InputFile file(path);
+    if (file.size_bytes() > kMaxJsonBytes)
+        bad_input(file.name() + ": size: " + std::to_string(file.size_bytes()) + " bytes, expected at most "
+                  + std::to_string(kMaxJsonBytes));
+    std::string text(file.size_bytes(), '\0');
+    file.read(text.data(), text.size());
     try {
-        return nlohmann::json::parse(file);
+        return nlohmann::json::parse(text);
     } catch (const nlohmann::json::exception& error) {
         bad_input(path.string() + ": not valid JSON: " + error.what());
     }
 }
+
+std::string json_text(const nlohmann::ordered_json& json) {
+    return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+namespace {
+
+constexpr const char* kCaseFiles[] = {"case.json",       "q.npy",       "q_scale.npy",  "cu_seqlens_q.npy",
+                                      "context_lens.npy", "k_cache.npy", "k_pages.npy", "k_scales.npy",
+                                      "block_table.npy",  "k.npy",       "k_scale.npy"};
+
+// Devices such as /dev/null are nobody's file.
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+    std::error_code error;
+    if (std::filesystem::exists(a, error) && !std::filesystem::is_regular_file(a, error)) return false;
+    if (std::filesystem::equivalent(a, b, error)) return true;
+    return std::filesystem::weakly_canonical(a, error) == std::filesystem::weakly_canonical(b, error);
+}
+
+}  // namespace
+
+void require_apart(const std::vector<Output>& outputs, const std::filesystem::path& case_dir,
+                   const std::vector<std::filesystem::path>& inputs) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+        const std::string option = outputs[i].option;
+        const std::filesystem::path& path = outputs[i].path;
+        if (path.empty()) bad_input(option + ": the path is empty");
+        for (const char* name : kCaseFiles)
+            if (same_file(path, case_dir / name)) bad_input(option + ": " + path.string() + " is a file of the case");
+        for (const auto& input : inputs)
+            if (same_file(path, input)) bad_input(option + ": " + path.string() + " is an input");
+        for (size_t other = 0; other < i; ++other)
+            if (same_file(path, outputs[other].path))
+                bad_input(option + ": " + path.string() + " is also written for " + outputs[other].option);
+    }
+}
+
+namespace {
+
+// The counts in case.json repeat what the arrays say. Where both speak they must agree: else the files are of two cases.
+// (`longest` follows from lengths that may be edited and binds nobody.)
+void require_counts(const nlohmann::json& json, const Case& c, const std::filesystem::path& json_path) {
+    const std::pair<const char*, int64_t> counts[] = {
+        {"batch", c.batch}, {"rows", c.rows}, {"heads", c.heads}, {"depth", kDepth}, {"num_pages", c.num_pages}};
+    for (const auto& [name, count] : counts) {
+        const auto found = json.find(name);
+        require(found == json.end() || (found->is_number_integer() && *found == count), json_path,
+                std::string(name) + ": " + (found == json.end() ? "" : found->dump()) + ", but the arrays hold "
+                    + std::to_string(count));
+    }
+}
+
+}  // namespace
 
 Case read_case(const std::filesystem::path& dir) {
     if (!std::filesystem::is_directory(dir))
@@ -145,6 +204,7 @@ Case read_case(const std::filesystem::path& dir) {
                 "shape: " + shape_text(k.shape) + ", expected at most 2147483647 keys");
         c.k = std::move(k.data);
         c.k_scale = read_npy<float>(dir / "k_scale.npy", {c.num_pages, c.page_slots}).data;
+        require_counts(json, c, json_path);
         return c;
     }
 
@@ -167,6 +227,7 @@ Case read_case(const std::filesystem::path& dir) {
         c.k = std::move(k.data);
         c.k_scale = read_npy<float>(dir / "k_scales.npy", {c.num_pages, c.page_slots}).data;
     }
+    require_counts(json, c, json_path);
     return c;
 }
 
@@ -213,7 +274,7 @@ void write_case(const std::filesystem::path& dir, const Case& c, const nlohmann:
                 break;
         }
         OutputFile file(dir / "case.json");
-        file.write(json.dump(2) + "\n");
+        file.write(json_text(json) + "\n");
         file.close();
     } catch (...) {
         for (const auto& path : written) std::filesystem::remove(path, error);

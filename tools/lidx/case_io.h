@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A case: one call's worth of queries and paged keys in host memory, and the directory of .npy files that holds it.
 //
-//     case.json           format, layout, page_size and how the case was made
+//     case.json           format, layout, page_size, counts that must agree with the arrays, how the case was made
 //     q.npy               u8  e4m3 codes [rows, heads, 128]
 //     q_scale.npy         f32 [rows, heads]
 //     cu_seqlens_q.npy    i32 [batch + 1]: request b owns rows cu[b] .. cu[b + 1] - 1
@@ -73,5 +73,16 @@ void write_case(const std::filesystem::path& dir, const Case& c, const nlohmann:
 
 // Parses a JSON file; throws Failure(kBadInput).
 nlohmann::json read_json(const std::filesystem::path& path);
+// Two-space indentation; bytes that are not UTF-8 (a path may hold any) become U+FFFD.
+std::string json_text(const nlohmann::ordered_json& json);
+
+struct Output {
+    const char* option;   // named in the message
+    std::filesystem::path path;
+};
+// Throws Failure(kBadInput) if a path is empty, names a file of the case, another input or another output: writing it
+// would destroy what was just read or written.
+void require_apart(const std::vector<Output>& outputs, const std::filesystem::path& case_dir,
+                   const std::vector<std::filesystem::path>& inputs = {});
 
 }  // namespace lidx::command

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // lidx gen: a case from a seed, the same files on every machine. What is drawn for a row or a key depends on the seed
 // and on its request and position only, so cases that differ in layout or page size hold the same keys.
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cinttypes>
@@ -108,12 +110,24 @@ void draw_shapes(const GenOptions& options, Case& c) {
     c.rows = rows;
 }
 
+// Said before anything is allocated: memory that does not exist is often granted, and the process killed when it is used.
+void require_memory(const Case& c) {
+    const int64_t key_bytes = kDepth + int64_t{sizeof(float)};
+    const int64_t pool_bytes = c.num_pages * (c.page_slots * key_bytes + int64_t{sizeof(int32_t)});
+    const int64_t needed = c.rows * c.heads * key_bytes + pool_bytes + c.batch * c.max_pages * int64_t{sizeof(int32_t)};
+    const int64_t memory = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+    if (needed > memory)
+        bad_input("--batch, --tokens, --heads, --keys, --page: the case takes " + std::to_string(needed)
+                  + " bytes, this machine has " + std::to_string(memory) + " bytes of memory");
+}
+
 // Keys of a request lie in pages all over the pool. A few pages belong to nobody. The table is one entry wider than any
 // length needs, and entries past a length hold ids that would hurt if they were read.
 void draw_pages(const GenOptions& options, Case& c) {
     if (c.contiguous()) {
         c.page_slots = options.keys;
         c.num_pages = c.batch;
+        require_memory(c);
         return;
     }
     c.page_slots = options.page;
@@ -123,6 +137,7 @@ void draw_pages(const GenOptions& options, Case& c) {
     c.num_pages = used + 1 + used / 16;
     if (c.num_pages > std::numeric_limits<int32_t>::max())
         bad_input("--batch times --keys: more than 2147483647 pages");
+    require_memory(c);
 
     Rng rng(options.seed, kPages);
     std::vector<int32_t> ids(static_cast<size_t>(c.num_pages));

@@ -16,6 +16,7 @@
 #include "failure.h"
 #include "npy.h"
 #include "output_file.h"
+#include "score_file.h"
 
 // Both are single-file libraries whose code lives in the including file.
 #pragma GCC diagnostic push
@@ -100,22 +101,23 @@ class Picture {
 };
 static_assert(sizeof(Color) == 3, "rows of pixels are packed RGB");
 
-// The range of colours: percentiles 1 and 99 of the finite scores, so that a few extremes do not flatten the rest.
-std::pair<float, float> color_range(const std::vector<float>& scores) {
+// The range of colours, never empty: percentiles 1 and 99 of the finite scores, so that a few extremes do not flatten
+// the rest. Doubles, for the range may exceed fp32's, and 1 added to one large score would not change a float.
+std::pair<double, double> color_range(const std::vector<float>& scores) {
     std::vector<float> finite;
     const size_t step = std::max<size_t>(1, scores.size() / 1000000);
     for (size_t i = 0; i < scores.size(); i += step)
         if (std::isfinite(scores[i])) finite.push_back(scores[i]);
     if (finite.empty()) return {0, 1};
     std::sort(finite.begin(), finite.end());
-    const float low = finite[finite.size() / 100], high = finite[finite.size() - 1 - finite.size() / 100];
-    return low < high ? std::pair(low, high) : std::pair(low, low + 1);
+    const double low = finite[finite.size() / 100], high = finite[finite.size() - 1 - finite.size() / 100];
+    return {low, low < high ? high : low + std::fmax(1, std::fabs(low))};
 }
 
 // A pixel stands for a block of cells: NaN if any is, else the largest (the indexer keeps the largest), dead if all
 // are.
 Color block_color(const std::vector<float>& scores, int64_t longest, int64_t row0, int64_t row1, int64_t key0,
-                  int64_t key1, float low, float high) {
+                  int64_t key1, double low, double high) {
     float best = -INFINITY;
     for (int64_t row = row0; row < row1; ++row)
         for (int64_t key = key0; key < key1; ++key) {
@@ -124,7 +126,7 @@ Color block_color(const std::vector<float>& scores, int64_t longest, int64_t row
             best = std::max(best, score);
         }
     if (best == -INFINITY) return kDead;
-    return scale_color((best - low) / (static_cast<double>(high) - low));
+    return scale_color((best - low) / (high - low));
 }
 
 // 1, 2 or 5 times a power of ten, so that about `ticks` of them cover `span`.
@@ -146,6 +148,7 @@ constexpr int kPlotWidth = 1024, kMaxPlotHeight = 768, kMaxRowPixels = 48, kMinP
 }  // namespace
 
 int run_heatmap(const HeatmapOptions& options) {
+    require_apart({{"--out", options.out}}, options.in, {options.scores, sidecar_path(options.scores)});
     const Case c = read_case(options.in);
     const int64_t longest = c.longest();
     const Npy<float> scores = read_npy<float>(options.scores, {c.rows, longest});
@@ -202,7 +205,7 @@ int run_heatmap(const HeatmapOptions& options) {
     for (int tick = 0; tick <= 4; ++tick) {
         const int y = kMarginTop + (legend_height - 1) * tick / 4;
         picture.fill(legend_x + 14, y, legend_x + 18, y + 1, kInk);
-        picture.text(legend_x + 21, y - 4, number(high - (static_cast<double>(high) - low) * tick / 4));
+        picture.text(legend_x + 21, y - 4, number(high - (high - low) * tick / 4));
     }
     picture.write(options.out);
     std::printf("%s: %d x %d pixels, colours from %.4g to %.4g\n", options.out.c_str(), picture.width(),

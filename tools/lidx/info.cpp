@@ -8,6 +8,7 @@
 #include <lidx.h>
 #include <nlohmann/json.hpp>
 
+#include "case_io.h"
 #include "commands.h"
 #include "cubin_registers.h"
 #include "failure.h"
@@ -119,7 +120,7 @@ int run_info(const InfoOptions& options) {
     const Json all = {
         {"version", lidx_version()}, {"kernels", kernels()}, {"machines", {machine("cuda", nullptr), emulator()}}};
     if (options.json)
-        std::printf("%s\n", all.dump(2).c_str());
+        std::printf("%s\n", json_text(all).c_str());
     else
         print(all);
     return kDone;

@@ -3,13 +3,17 @@
 #include <CLI/CLI.hpp>
 
 #include <cerrno>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
+#include <system_error>
 
 #include <lidx.h>
 
@@ -31,7 +35,7 @@ constexpr const char* kExamples =
     "Examples\n"
     "  lidx gen --out case                                  2 tokens, 8192 keys, 64 heads, pages of 64\n"
     "  lidx score --in case --out scores.npy                on a CUDA GPU, else in the emulator\n"
-    "  lidx verify --in case --scores scores.npy            every cell against the oracle\n"
+    "  lidx verify --in case --scores scores.npy            every cell against the reference\n"
     "  lidx heatmap --in case --scores scores.npy --out scores.png\n"
     "\n"
     "  lidx gen --out exact --lattice --ragged --batch 4 --tokens 5 --keys 1000 --heads 32 --page 16\n"
@@ -45,25 +49,43 @@ constexpr const char* kExamples =
     "  3  no device or no driver\n"
     "  4  a driver call failed, or a defect in lidx\n";
 
+// Whole decimal numbers only. CLI11's own conversion takes 010 for 8, -1 for 2^64 - 1, 2^64 for the same, and an empty
+// text for 0.
+template <class T>
+CLI::Validator whole(T low, T high) {
+    return {[low, high](std::string& text) -> std::string {
+                T value = 0;
+                const char* end = text.data() + text.size();
+                const auto result = std::from_chars(text.data(), end, value);
+                if (result.ec != std::errc() || result.ptr != end || value < low || value > high)
+                    return "Value '" + text.substr(0, 40) + "' is not a whole number from " + std::to_string(low) + " to "
+                           + std::to_string(high);
+                text = std::to_string(value);
+                return "";
+            },
+            std::to_string(low) + " to " + std::to_string(high)};
+}
+
 void add_gen(CLI::App& app, std::function<int()>& chosen) {
     auto* command = app.add_subcommand("gen", "Make a case: queries and a paged key cache as .npy files");
     const auto o = std::make_shared<GenOptions>();
     command->add_option("--out", o->out, "Directory to write; made if missing")->required()->type_name("DIR");
-    command->add_option("--batch", o->batch, "Requests")->check(CLI::Range(1, 65536))->capture_default_str();
+    command->add_option("--batch", o->batch, "Requests")->transform(whole(1, 65536))->capture_default_str();
     command->add_option("--tokens", o->tokens, "Query tokens per request")
-        ->check(CLI::Range(0, 1 << 20))
+        ->transform(whole(0, 1 << 20))
         ->capture_default_str();
-    command->add_option("--heads", o->heads, "Heads")->check(CLI::Range(1, 128))->capture_default_str();
+    command->add_option("--heads", o->heads, "Heads")->transform(whole(1, 128))->capture_default_str();
     command->add_option("--keys", o->keys, "Keys per request")
-        ->check(CLI::Range(0, static_cast<int>(lidx::kMaxKeys)))
+        ->transform(whole(0, static_cast<int>(lidx::kMaxKeys)))
         ->capture_default_str();
-    command->add_option("--page", o->page, "Keys per page")->check(CLI::Range(1, 65536))->capture_default_str();
+    command->add_option("--page", o->page, "Keys per page")->transform(whole(1, 65536))->capture_default_str();
     command
         ->add_option("--layout", o->layout,
                      "block-split: codes and scales in one page; split-pool: two pools; contiguous: no pages")
         ->check(CLI::IsMember({kLayoutNames[0], kLayoutNames[1], kLayoutNames[2]}))
         ->capture_default_str();
     command->add_option("--seed", o->seed, "The same seed gives the same files on every machine")
+        ->transform(whole(uint64_t{0}, std::numeric_limits<uint64_t>::max()))
         ->capture_default_str();
     command->add_flag("--lattice", o->lattice,
                       "Small integers and powers of two: every kernel must then agree bit for bit");
@@ -141,6 +163,30 @@ void add_heatmap(CLI::App& app, std::function<int()>& chosen) {
     command->callback([o, &chosen] { chosen = [o] { return run_heatmap(*o); }; });
 }
 
+void add_bench(CLI::App& app, std::function<int()>& chosen) {
+    auto* command = app.add_subcommand("bench", "Time named workloads on a GPU");
+    const auto o = std::make_shared<BenchOptions>();
+    command->add_flag("--list", o->list, "List the workloads and stop");
+    command->add_option("--workload", o->workloads, "Workloads to time; default: all but smoke")->type_name("NAME");
+    command->add_option("--kernel", o->kernels, "Kernels to time side by side; default: the best of each workload")
+        ->type_name("SYMBOL");
+    command->add_option("--runs", o->runs, "Launches timed per kernel")
+        ->transform(whole(1, 1000))
+        ->capture_default_str();
+    command->add_option("--device", o->device, "emu runs the same code, its times mean nothing")
+        ->check(CLI::IsMember({"cuda", "emu"}))
+        ->capture_default_str();
+    command->add_option("--json", o->json, "Write every row as JSON")->type_name("FILE");
+    command->footer(
+        "FLOPs are 2 * rows * keys * heads * 128; bytes are codes, scales and scores once each. 'of copy' compares\n"
+        "the bytes per second with a device-to-device copy of the same run, read and written bytes counted.\n"
+        "\n"
+        "Examples\n"
+        "  lidx bench --json bench.json\n"
+        "  lidx bench --workload prefill-2kx8k-h64 decode-64x32k --kernel sm90_score_h64 generic_score");
+    command->callback([o, &chosen] { chosen = [o] { return run_bench(*o); }; });
+}
+
 int report(int code, const char* message) {
     std::fflush(stdout);
     std::fprintf(stderr, "lidx: %s\n", message);
@@ -158,6 +204,7 @@ int run(int argc, char** argv) {
     add_verify(app, chosen);
     add_info(app, chosen);
     add_heatmap(app, chosen);
+    add_bench(app, chosen);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "npy.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <limits>
 #include <string_view>
 
 #include "failure.h"
+#include "input_file.h"
 #include "output_file.h"
 
 namespace lidx::command {
@@ -141,43 +136,6 @@ class HeaderParser {
     std::string_view text_;
     const std::string& file_;
     size_t at_ = 0;
-};
-
-class InputFile {
-  public:
-    explicit InputFile(const std::filesystem::path& path) : name_(path.string()) {
-        fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-        if (fd_ < 0) bad_input(name_ + ": cannot open it: " + std::strerror(errno));
-        struct stat status;
-        if (::fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) {
-            ::close(fd_);
-            bad_input(name_ + ": not a regular file");
-        }
-        size_bytes_ = static_cast<uint64_t>(status.st_size);
-    }
-    ~InputFile() { ::close(fd_); }
-    InputFile(const InputFile&) = delete;
-    InputFile& operator=(const InputFile&) = delete;
-
-    const std::string& name() const { return name_; }
-    uint64_t size_bytes() const { return size_bytes_; }
-    void read(void* data, size_t size_bytes) {
-        char* next = static_cast<char*>(data);
-        constexpr size_t kChunkBytes = size_t{1} << 30;
-        while (size_bytes > 0) {
-            const ssize_t got = ::read(fd_, next, std::min(size_bytes, kChunkBytes));
-            if (got < 0 && errno == EINTR) continue;
-            if (got < 0) bad_input(name_ + ": read failed: " + std::strerror(errno));
-            if (got == 0) bad_input(name_ + ": the file ends early; it shrank while it was read");
-            next += got;
-            size_bytes -= static_cast<size_t>(got);
-        }
-    }
-
-  private:
-    std::string name_;
-    int fd_ = -1;
-    uint64_t size_bytes_ = 0;
 };
 
 std::string expected_text(const Shape& expected) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "case_io.h"
 #include "commands.h"
@@ -94,7 +95,7 @@ Chosen choose_machine(const ScoreOptions& options, const lidx_score_desc& desc) 
     Failure why(kNoDevice, "no device");
     if (auto machine = open_cuda(desc, &why)) return {std::move(machine), false};
     if (options.device == "cuda") throw why;
-    std::fprintf(stderr, "lidx: no CUDA GPU serves (%s): using the emulator\n", why.what());
+    std::fprintf(stderr, "lidx: no CUDA GPU can score this case (%s); using the emulator\n", why.what());
     return open_emulator(options);
 }
 
@@ -170,6 +171,9 @@ std::vector<float> run_kernel(const Machine& machine, const Case& c, const lidx_
 }  // namespace
 
 int run_score(const ScoreOptions& options) {
+    std::vector<Output> outputs = {{"--out", options.out}, {"--out's .json", sidecar_path(options.out)}};
+    if (!options.stats.empty()) outputs.push_back({"--stats", options.stats});
+    require_apart(outputs, options.in);
     const Case c = read_case(options.in);
     if (const auto bad_id = bad_page_id(c)) bad_input((options.in / *bad_id).string());
     const lidx_score_desc desc = describe(c, options.kernel);

@@ -3,6 +3,7 @@
 
 #include <system_error>
 
+#include "case_io.h"
 #include "npy.h"
 #include "output_file.h"
 
@@ -18,7 +19,7 @@ void write_scores(const std::filesystem::path& path, int64_t rows, int64_t longe
     write_npy<float>(path, {rows, longest}, scores);
     try {
         OutputFile file(json_path);
-        file.write(sidecar.dump(2) + "\n");
+        file.write(json_text(sidecar) + "\n");
         file.close();
     } catch (...) {
         if (std::filesystem::is_regular_file(path, error)) std::filesystem::remove(path, error);
