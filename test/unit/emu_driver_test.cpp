@@ -35,7 +35,7 @@ bool passes_alone(const char* test_case, const std::vector<std::pair<std::string
     REQUIRE(child >= 0);
     if (child == 0) {
         for (const char* name : {"PTXEMU_CC", "PTXEMU_SMS", "PTXEMU_SEED", "PTXEMU_THREADS", "PTXEMU_CHECK",
-                                 "PTXEMU_PROGRESS", "PTXEMU_STATS", "PTXEMU_PTX"}) {
+                                 "PTXEMU_PROGRESS", "PTXEMU_STATS", "PTXEMU_PTX", "PTXEMU_MAX_INSTRUCTIONS"}) {
             unsetenv(name);
         }
         for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
@@ -232,7 +232,8 @@ TEST_CASE("the environment makes the device, or cuInit refuses", "[driver]") {
         {"PTXEMU_CC", "85"},       {"PTXEMU_CC", "abc"},  {"PTXEMU_CC", "-90"},
         {"PTXEMU_SMS", "0"},       {"PTXEMU_SMS", "1e3"}, {"PTXEMU_THREADS", "0"},
         {"PTXEMU_SEED", "1 "},     {"PTXEMU_CHECK", "2"}, {"PTXEMU_SEED", "18446744073709551616"},
-        {"PTXEMU_PROGRESS", "yes"}};
+        {"PTXEMU_PROGRESS", "yes"},
+        {"PTXEMU_MAX_INSTRUCTIONS", "0"}, {"PTXEMU_MAX_INSTRUCTIONS", "-1"}, {"PTXEMU_MAX_INSTRUCTIONS", "1e9"}};
     for (const auto& [name, value] : wrong) {
         INFO(name << "=" << value);
         CHECK(passes_alone("alone: cuInit refuses", {{name, value}}));
@@ -883,5 +884,7 @@ TEST_CASE("PTXEMU_PTX replaces a module that defines the same kernels", "[driver
     std::ofstream(path) << edited;
     CHECK(passes_alone("alone: subtract instead", {{"PTXEMU_PTX", path}}));
     std::remove(path.c_str());
-    CHECK(passes_alone("alone: no module loads", {{"PTXEMU_PTX", path}}));
+    // Missing, a directory, a file without an end.
+    for (const std::string& bad : {path, std::string("/"), std::string("/dev/zero")})
+        CHECK(passes_alone("alone: no module loads", {{"PTXEMU_PTX", bad}}));
 }

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 #include "driver_state.h"
 #include "fatbin.h"
@@ -32,10 +34,15 @@ std::set<std::string> kernels_of(const Module& module) {
     return names;
 }
 
+// A whole regular file: a device may have no end, and a FIFO may never begin.
 std::string read_text(const std::string& path, const char* variable, CUresult missing) {
+    const std::string what = std::string(variable) + " '" + path + "' ";
+    std::error_code error;
+    if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
+        fail(missing, what + "is not a regular file");
     std::ifstream file(path, std::ios::binary);
     std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    if (!file.good() && text.empty()) fail(missing, std::string(variable) + " '" + path + "' cannot be read");
+    if (!file.good() && text.empty()) fail(missing, what + "cannot be read");
     return text;
 }
 

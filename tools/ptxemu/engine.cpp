@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -18,7 +17,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t kDefaultMaxInstructions = 100'000'000'000ull;   // per CTA: about an hour
 constexpr uint32_t kMaxThreadsPerBlock = 1024;
 
 RunResult invalid(const std::string& why) { return {RunStatus::kInvalidParams, why}; }
@@ -86,12 +84,6 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
     const bool ordered = device.seed == 0 || ctas > kMaxShuffled;
     const std::vector<uint64_t> order = ordered ? std::vector<uint64_t>() : cta_order(ctas, device.seed);
 
-    uint64_t max_instructions = kDefaultMaxInstructions;
-    if (const char* text = std::getenv("PTXEMU_MAX_INSTRUCTIONS"); text && *text) {
-        const unsigned long long value = std::strtoull(text, nullptr, 10);
-        if (value != 0) max_instructions = value;
-    }
-
     std::atomic<uint64_t> next{0}, done{0};
     std::atomic<bool> stop{false};
     std::mutex mutex;
@@ -108,7 +100,7 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
         worker->device = &device;
         worker->memory = &memory;
         worker->stop = &stop;
-        worker->max_instructions = max_instructions;
+        worker->max_instructions = device.max_instructions;
         worker->warp_counts.assign(program.code.size(), 0);
         worker->lane_counts.assign(program.code.size(), 0);
         uint64_t finished = 0;

@@ -22,6 +22,7 @@ struct DeviceConfig {
     bool check = false;                    // PTXEMU_CHECK
     bool progress = false;                 // PTXEMU_PROGRESS: a line on stderr where a launch takes over 2 s
     uint32_t max_shared_per_block = 232448; // opt-in limit; 227 KB on sm_90 and sm_100
+    uint64_t max_instructions = 100'000'000'000; // PTXEMU_MAX_INSTRUCTIONS: of a CTA's warps; about an hour
 };
 
 struct Dim3 { uint32_t x = 1, y = 1, z = 1; };
