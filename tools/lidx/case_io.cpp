@@ -134,8 +134,8 @@ void require_apart(const std::vector<Output>& outputs, const std::filesystem::pa
 
 namespace {
 
-// The counts in case.json repeat what the arrays say. Where both speak they must agree: else the files are of two cases.
-// (`longest` follows from lengths that may be edited and binds nobody.)
+// The counts in case.json repeat what the arrays say. Where both speak they must agree: else the files are of two
+// cases. (`longest` follows from lengths that may be edited and binds nobody.)
 void require_counts(const nlohmann::json& json, const Case& c, const std::filesystem::path& json_path) {
     const std::pair<const char*, int64_t> counts[] = {
         {"batch", c.batch}, {"rows", c.rows}, {"heads", c.heads}, {"depth", kDepth}, {"num_pages", c.num_pages}};

@@ -110,7 +110,8 @@ void draw_shapes(const GenOptions& options, Case& c) {
     c.rows = rows;
 }
 
-// Said before anything is allocated: memory that does not exist is often granted, and the process killed when it is used.
+// Said before anything is allocated: memory that does not exist is often granted, and the process killed when it is
+// used.
 void require_memory(const Case& c) {
     const int64_t key_bytes = kDepth + int64_t{sizeof(float)};
     const int64_t pool_bytes = c.num_pages * (c.page_slots * key_bytes + int64_t{sizeof(int32_t)});

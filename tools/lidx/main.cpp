@@ -58,8 +58,8 @@ CLI::Validator whole(T low, T high) {
                 const char* end = text.data() + text.size();
                 const auto result = std::from_chars(text.data(), end, value);
                 if (result.ec != std::errc() || result.ptr != end || value < low || value > high)
-                    return "Value '" + text.substr(0, 40) + "' is not a whole number from " + std::to_string(low) + " to "
-                           + std::to_string(high);
+                    return "Value '" + text.substr(0, 40) + "' is not a whole number from " + std::to_string(low)
+                           + " to " + std::to_string(high);
                 text = std::to_string(value);
                 return "";
             },
