@@ -353,9 +353,8 @@ bool run_seeds(const Options& o, const std::vector<std::string>& names, std::vec
     for (int seed = 0; seed <= o.seeds; ++seed) {
         ChildSetup setup = child_setup(o);
         setup.environment.emplace_back("PTXEMU_SEED", std::to_string(seed));
-        if (!run_in_children(
-                setup, names, [&](const Result& r) { runs[r.name].push_back(r); }, error))
-            return false;
+        const auto keep = [&](const Result& r) { runs[r.name].push_back(r); };
+        if (!run_on_devices(o, setup, names, keep, error)) return false;
     }
     for (const std::string& name : names) {
         Result row = runs[name].front();
