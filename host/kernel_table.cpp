@@ -34,6 +34,7 @@ namespace {
         .threads = sm100_score::kThreads,                                                        \
         .shared_bytes = sm100_score::launch_shape<heads_, tokens_>().shared_bytes,               \
         .shared_bytes_decode = sm100_score::launch_shape<heads_, tokens_>().shared_bytes_decode, \
+        .shared_bytes_static = 0,                                                                \
         .tmem_columns = sm100_score::launch_shape<heads_, tokens_>().tmem_columns,               \
     },
 // sm_90a code runs on compute capability 9.0 alone (PTX ISA, .target: architecture-specific targets).
@@ -57,6 +58,7 @@ namespace {
         .threads = sm90_score::kThreads,                         \
         .shared_bytes = sm90_score::kSharedBytes,                \
         .shared_bytes_decode = sm90_score::kSharedBytes,         \
+        .shared_bytes_static = 0,                                \
         .tmem_columns = 0,                                       \
     },
 #define LIDX_GENERIC_SCORE_ROW(symbol_, heads_, depth_, tokens_)   \
@@ -79,6 +81,7 @@ namespace {
         .threads = generic_score::kThreads,                        \
         .shared_bytes = generic_score::kDynamicSharedBytes,        \
         .shared_bytes_decode = generic_score::kDynamicSharedBytes, \
+        .shared_bytes_static = generic_score::kStaticSharedBytes,  \
         .tmem_columns = 0,                                         \
     },
 constexpr KernelRow kRows[] = {LIDX_SM100_SCORE_VARIANTS(LIDX_SM100_SCORE_ROW)

@@ -36,6 +36,7 @@ struct KernelRow {
     int threads;
     int shared_bytes;         // dynamic
     int shared_bytes_decode;  // dynamic, launches in which no CTA meets a second token tile
+    int shared_bytes_static;
     int tmem_columns;
 };
 

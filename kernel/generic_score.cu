@@ -32,6 +32,7 @@ struct Shared {
     float q[kHeadChunk][kMaxDepth];     // [heads of the chunk, depth]
     float q_scale[kHeadChunk];
 };
+static_assert(sizeof(Shared) == kStaticSharedBytes);
 
 // e4m3 in the low byte of `code` to fp32. Sign, exponent and mantissa moved into place are the value times 2^-120,
 // subnormals (then fp32 subnormals) included; the product with 2^120 is exact.

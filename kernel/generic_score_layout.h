@@ -12,7 +12,7 @@ inline constexpr int kTileTokens = 1;           // a token tile is one row
 inline constexpr int kHeadChunk = 16;           // heads whose queries are decoded into shared memory at a time
 inline constexpr int kDepthStep = 16;           // depth is a multiple of it: 16-byte loads of codes
 inline constexpr int kDynamicSharedBytes = 0;   // all shared memory is static
-inline constexpr int kSharedBytes = kHeadChunk * kMaxDepth * 4 + kHeadChunk * 4;   // static, for tables
+inline constexpr int kStaticSharedBytes = kHeadChunk * kMaxDepth * 4 + kHeadChunk * 4;   // for tables
 
 constexpr bool heads_fit(int64_t heads) { return heads >= 1 && heads <= kMaxHeads; }
 constexpr bool depth_fits(int64_t depth) {

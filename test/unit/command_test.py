@@ -352,6 +352,11 @@ class EndToEnd(Command):
                        "generic_score"):
             self.assertIn(symbol, symbols)
             self.assertIn(symbol, text)
+        shared = {kernel["symbol"]: (kernel["shared_bytes"], kernel["shared_bytes_decode"])
+                  for kernel in listed["kernels"]}
+        self.assertEqual(shared["sm100_score_h64"], (51200, 34816))
+        # 16 heads of 128 codes and their weights, fp32; static shared memory counts, too.
+        self.assertEqual(shared["generic_score"], (16 * 128 * 4 + 16 * 4,) * 2)
         for kernel in listed["kernels"]:
             self.assertTrue(kernel["registers"], kernel)
             for architecture, registers in kernel["registers"].items():

@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "cubin_registers.h"
 #include "failure.h"
+#include "host/kernel_table.h"
 #include "machine.h"
 
 namespace lidx::command {
@@ -29,6 +30,7 @@ Json kernels() {
             throw Failure(kInternal, lidx_last_error(nullptr));
         Json registers = Json::object();
         for (const auto& [architecture, count] : cubin_registers(kernel.symbol)) registers[architecture] = count;
+        const int shared_bytes_static = kernel_rows()[static_cast<size_t>(index)].shared_bytes_static;
         list.push_back({{"symbol", kernel.symbol},
                         {"architectures", kernel.architectures},
                         {"arithmetic", arithmetic_name(kernel.arithmetic)},
@@ -37,8 +39,8 @@ Json kernels() {
                         {"tile_keys", kernel.tile_keys},
                         {"tile_tokens", kernel.tile_tokens},
                         {"threads", kernel.threads},
-                        {"shared_bytes", kernel.shared_bytes},
-                        {"shared_bytes_decode", kernel.shared_bytes_decode},
+                        {"shared_bytes", kernel.shared_bytes + shared_bytes_static},
+                        {"shared_bytes_decode", kernel.shared_bytes_decode + shared_bytes_static},
                         {"tmem_columns", kernel.tmem_columns},
                         {"registers", registers}});
     }
