@@ -335,6 +335,23 @@ class EndToEnd(Command):
                 mma = sum(n for name, n in counts.items() if name.split(".")[:2] == ["tcgen05", "mma"])
                 self.assertEqual(mma, 4 * 2 * 3 * -(-tokens // tile))
 
+    @unittest.skipIf(DEVICE != "emu", "only the emulator counts")
+    def test_stats_of_nothing_are_zero(self):
+        stats = self.path("stats.json")
+        self.score(self.gen("rows", "--tokens", 0), "scores.npy", "--stats", stats)
+        with open(stats, encoding="utf-8") as file:
+            counts = json.load(file)
+        self.assertEqual((counts["launches"], counts["warp_counts"]), (0, {}))
+
+    @unittest.skipIf(DEVICE != "emu", "the emulator warns")
+    def test_kernels_rely_on_nothing_that_is_merely_let_pass(self):
+        for heads, kernel in ((64, "sm100_score_h64"), (32, "sm100_score_h32"), (32, "sm100_score_h32_t3")):
+            case = self.gen(kernel, "--tokens", 5, "--heads", heads, "--keys", 200)
+            stats = self.path("stats.json")
+            self.score(case, "scores.npy", "--stats", stats, "--kernel", kernel, env={"PTXEMU_CHECK": "1"})
+            with open(stats, encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["warnings"], 0, kernel)
+
     @unittest.skipIf(DEVICE != "emu", "the emulator's device can be changed")
     def test_an_older_device_gets_the_generic_kernel(self):
         case = self.gen("a", "--tokens", 1, "--keys", 60, "--heads", 64)

@@ -2,6 +2,7 @@
 // The emulated driver through its exported functions: what CUDA documents for right use and for misuse. Whatever
 // depends on a fresh process or on the environment is a hidden case that runs in a process of its own.
 #include <cuda.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -832,11 +833,25 @@ TEST_CASE("alone: add", "[.][alone]") {
     CHECK(values[191] == 1.5f);
 }
 
+TEST_CASE("alone: no launch", "[.][alone]") {
+    arrived();
+    CHECK(cuInit(0) == CUDA_SUCCESS);
+}
+
+TEST_CASE("alone: no file for counts", "[.][alone]") {
+    arrived();
+    CHECK(cuInit(0) == CUDA_ERROR_OPERATING_SYSTEM);
+}
+
 TEST_CASE("alone: counts cannot be written", "[.][alone]") {
     arrived();
+    REQUIRE(cuInit(0) == CUDA_SUCCESS);
+    const char* path = std::getenv("PTXEMU_STATS");
+    REQUIRE((std::remove(path) == 0 && mkdir(path, 0700) == 0));
     std::vector<float> values;
     CHECK(!load_and_add(192, &values));
     CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+    CHECK(rmdir(path) == 0);
 }
 
 TEST_CASE("PTXEMU_STATS counts what ran", "[driver]") {
@@ -852,7 +867,66 @@ TEST_CASE("PTXEMU_STATS counts what ran", "[driver]") {
     REQUIRE(threads != std::string::npos);
     CHECK(json.find("\"add.f32\": 6", warps) < threads);
     CHECK(json.find("\"add.f32\": 192", threads) != std::string::npos);
-    CHECK(passes_alone("alone: counts cannot be written", {{"PTXEMU_STATS", "/dev/full"}}));
+    CHECK(passes_alone("alone: no launch", {{"PTXEMU_STATS", path}}));
+    const std::string zeros = file_text(path);
+    CHECK(zeros.find("\"launches\": 0,") != std::string::npos);
+    CHECK(zeros.find("\"warp_counts\": {}") != std::string::npos);
+    CHECK(passes_alone("alone: no file for counts", {{"PTXEMU_STATS", "/dev/full"}}));
+    CHECK(passes_alone("alone: counts cannot be written", {{"PTXEMU_STATS", path}}));
+}
+
+// Warp 1 reads Tensor Memory through an address with its own lanes, then through one with warp 0's.
+constexpr char kQuarters[] = R"(
+.version 9.0
+.target sm_100a
+.address_size 64
+.visible .entry quarters() {
+  .reg .b32 %r<6>; .reg .pred %p<2>;
+  .shared .align 4 .b32 base;
+  mov.u32 %r1, %tid.x;
+  setp.ge.u32 %p1, %r1, 32;
+  @%p1 bra READY;
+  mov.u32 %r2, base;
+  tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r2], 32;
+READY:
+  bar.sync 0;
+  ld.shared.u32 %r3, [base];
+  and.b32 %r4, %r1, 32;
+  shl.b32 %r4, %r4, 16;
+  add.u32 %r4, %r4, %r3;
+  tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r5}, [%r4];
+  tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r5}, [%r3];
+  tcgen05.wait::ld.sync.aligned;
+  bar.sync 0;
+  @%p1 bra END;
+  tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 32;
+END:
+  ret;
+}
+)";
+
+TEST_CASE("alone: foreign quarter", "[.][alone]") {
+    arrived();
+    CUcontext context = nullptr;
+    CUmodule module = nullptr;
+    CUfunction f = nullptr;
+    REQUIRE(cuInit(0) == CUDA_SUCCESS);
+    REQUIRE(cuCtxCreate(&context, nullptr, 0, 0) == CUDA_SUCCESS);
+    REQUIRE(cuModuleLoadData(&module, kQuarters) == CUDA_SUCCESS);
+    REQUIRE(cuModuleGetFunction(&f, module, "quarters") == CUDA_SUCCESS);
+    CHECK(cuLaunchKernel(f, 3, 1, 1, 64, 1, 1, 0, nullptr, nullptr, nullptr) == CUDA_SUCCESS);
+}
+
+TEST_CASE("PTXEMU_CHECK warns once of an instruction that relies on ignored address bits", "[driver]") {
+    const std::string path = temporary("stats");
+    for (const char* seed : {"0", "7"}) {
+        CHECK(passes_alone("alone: foreign quarter", {{"PTXEMU_STATS", path}, {"PTXEMU_SEED", seed}}));
+        CHECK(file_text(path).find("\"warnings\": 0,") != std::string::npos);
+        CHECK(passes_alone("alone: foreign quarter",
+                           {{"PTXEMU_STATS", path}, {"PTXEMU_SEED", seed}, {"PTXEMU_CHECK", "1"}}));
+        CHECK(file_text(path).find("\"warnings\": 1,") != std::string::npos);
+    }
+    std::remove(path.c_str());
 }
 
 TEST_CASE("alone: subtract instead", "[.][alone]") {

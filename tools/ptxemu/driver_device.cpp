@@ -140,6 +140,7 @@ PTXEMU_API CUresult CUDAAPI cuInit(unsigned int flags) {
         if (flags != 0) fail(CUDA_ERROR_INVALID_VALUE, "flags must be 0, not " + std::to_string(flags));
         if (s.initialised) return;
         s.config = read_config();
+        write_stats(s);   // all zero: a process that launches nothing has counts, too
         s.initialised = true;
     });
 }

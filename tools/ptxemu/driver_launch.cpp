@@ -161,18 +161,6 @@ void read_attributes(const CUlaunchConfig& config, Launch& launch, bool& has_clu
     }
 }
 
-void write_stats(const State& s) {
-    const std::string& path = s.config.stats_path;
-    if (path.empty()) return;
-    const std::string json = stats_json(s.stats);
-    std::FILE* file = std::fopen(path.c_str(), "w");
-    const bool written = file != nullptr && std::fwrite(json.data(), 1, json.size(), file) == json.size();
-    const bool closed = file != nullptr && std::fclose(file) == 0;
-    if (!written || !closed) {
-        fail(CUDA_ERROR_OPERATING_SYSTEM, "PTXEMU_STATS '" + path + "' cannot be written: " + std::strerror(errno));
-    }
-}
-
 void launch_kernel(CUfunction handle, Launch launch, CUstream stream, void** params, void** extra,
                    const CUlaunchConfig* config) {
     Current call;
@@ -248,6 +236,18 @@ void append_counts(std::string& json, const char* name, const std::map<std::stri
 
 }   // namespace
 
+void write_stats(const State& s) {
+    const std::string& path = s.config.stats_path;
+    if (path.empty()) return;
+    const std::string json = stats_json(s.stats);
+    std::FILE* file = std::fopen(path.c_str(), "w");
+    const bool written = file != nullptr && std::fwrite(json.data(), 1, json.size(), file) == json.size();
+    const bool closed = file != nullptr && std::fclose(file) == 0;
+    if (!written || !closed) {
+        fail(CUDA_ERROR_OPERATING_SYSTEM, "PTXEMU_STATS '" + path + "' cannot be written: " + std::strerror(errno));
+    }
+}
+
 std::string stats_json(const Stats& stats) {
     std::string json = "{\n";
     const auto number = [&](const char* name, uint64_t value) {
@@ -259,6 +259,7 @@ std::string stats_json(const Stats& stats) {
     number("thread_instructions", stats.thread_instructions);
     number("tma_bytes_loaded", stats.tma_bytes_loaded);
     number("mma_operations", stats.mma_operations);
+    number("warnings", stats.warnings);
     number("event_order", stats.event_order);
     append_counts(json, "warp_counts", stats.warp_counts);
     append_counts(json, "thread_counts", stats.thread_counts);

@@ -87,6 +87,7 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
     std::atomic<uint64_t> next{0}, done{0};
     std::atomic<bool> stop{false};
     std::mutex mutex;
+    Warnings warnings;
     RunResult result;
     Stats total;
     total.launches = 1;
@@ -100,6 +101,7 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
         worker->device = &device;
         worker->memory = &memory;
         worker->stop = &stop;
+        worker->warnings = &warnings;
         worker->max_instructions = device.max_instructions;
         worker->warp_counts.assign(program.code.size(), 0);
         worker->lane_counts.assign(program.code.size(), 0);
@@ -159,6 +161,7 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
     work();
     for (auto& t : others) t.join();
     if (reported) std::fputc('\n', stderr);
+    total.warnings = warnings.pcs.size();
     total.seconds = std::chrono::duration<double>(Clock::now() - started).count();
     stats.add(total);
     return result;

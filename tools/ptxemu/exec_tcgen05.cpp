@@ -110,6 +110,12 @@ struct Window {
 Window window_of(Exec& x, uint32_t address, const Access& a, const char* what) {
     const int within = static_cast<int>(address >> 16 & 31);
     const uint32_t column = address & 0xffff;
+    const uint32_t quarter = address >> 21 & 3;
+    if (x.device->check && quarter != x.warp->index % 4) {
+        warn(x, std::string(what) + " names lanes of quarter " + std::to_string(quarter) + " of Tensor Memory, warp " +
+                    std::to_string(x.warp->index) + " reaches quarter " + std::to_string(x.warp->index % 4) +
+                    ": the hardware ignores these address bits");
+    }
     const bool half = a.shape != TmemShape::k32x32b;
     if (within != 0 && !(half && within == 16))
         illegal(-1, std::string(what) + " at lane " + std::to_string(within) + " of the warp's quarter");

@@ -744,6 +744,13 @@ void Worker::run_cta(uint64_t linear) {
     event_order += mix(cta.event_order ^ linear);
 }
 
+void warn(Exec& x, const std::string& what) {
+    Warnings& warnings = *x.worker->warnings;
+    const std::lock_guard lock(warnings.mutex);
+    if (!warnings.pcs.insert(x.pc).second) return;
+    std::fprintf(stderr, "ptxemu: warning: %s\n", x.worker->fault_text({RunStatus::kOk, what, -1}).c_str());
+}
+
 std::string Worker::fault_text(const Fault& f) const {
     std::string text = "kernel " + program->name;
     if (exec.pc < program->info.size()) {

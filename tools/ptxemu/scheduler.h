@@ -3,12 +3,20 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "warp.h"
 
 namespace ptxemu {
+
+// What a launch was warned of; its workers share it.
+struct Warnings {
+    std::mutex mutex;
+    std::set<uint32_t> pcs;
+};
 
 struct Worker {
     Exec exec;
@@ -21,6 +29,7 @@ struct Worker {
     std::vector<uint64_t> warp_counts, lane_counts;   // by pc
     uint64_t max_instructions = 0;                    // per CTA
     const std::atomic<bool>* stop = nullptr;
+    Warnings* warnings = nullptr;
 
     // Runs a CTA to its end. Throws Fault; fault_text() then tells where.
     void run_cta(uint64_t linear);

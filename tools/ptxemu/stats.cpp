@@ -12,6 +12,7 @@ void Stats::add(const Stats& other) {
     ctas += other.ctas;
     tma_bytes_loaded += other.tma_bytes_loaded;
     mma_operations += other.mma_operations;
+    warnings += other.warnings;
     seconds += other.seconds;
     event_order = other.event_order;
 }

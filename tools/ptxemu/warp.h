@@ -202,6 +202,8 @@ struct Exec {
 };
 
 [[noreturn]] void fault(RunStatus status, int lane, const std::string& what);
+// One line on stderr, once in a launch for each instruction. For handlers under DeviceConfig::check.
+void warn(Exec& x, const std::string& what);
 
 // ---- scheduling services of handlers (scheduler.cpp) ----
 
