@@ -299,6 +299,12 @@ std::vector<Case> covering_cases() {
             "sm90_score_h32/h32/d128/t17/b2/n2600/p16/block-split/pad0/gap0/codes/slack/nocheck/guard/s1108",
             "sm90_score_h64/h64/d128/t6/b40/n300/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1110",
             "sm90_score_h32/h32/d128/t1/b40/n129/p64/block-split/pad32/gap0/special/lengths/nocheck/guard/s1109",
+            // A NaN for each head at each place of a token tile, one at a time.
+            "sm100_score_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1301",
+            "sm100_score_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1302",
+            "sm100_score_h32_t3/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1303",
+            "sm90_score_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1304",
+            "sm90_score_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1305",
         });
     return cases;
 }

@@ -140,10 +140,14 @@ void fill_rows(Inputs* in, Rng& rng) {
             }
         }
         if (c.values != Values::kSpecial) continue;
-        // Every third row holds a NaN code, another third a scale that is no number; the rest stays finite.
-        const int h = draw(rng, 0, c.heads - 1);
-        if (row % 3 == 0) q[h * c.depth + draw(rng, 0, c.depth - 1)] = row % 2 == 0 ? 0x7f : 0xff;
-        if (row % 3 == 1) w[h] = pick(rng, std::array{kNan, kInf, -kInf, -0.0f});
+        // Of five rows one holds a NaN code, one a scale that is no number, one weights that are subnormal (and every
+        // sum still exact); the rest stays finite. Five is prime to the tokens of every tile, and a head keeps its turn
+        // for four such rows: in 20 * heads rows each head has its NaN at each place of a tile.
+        if (row % 5 == 0)
+            q[(row / 20 + c.seed) % c.heads * c.depth + draw(rng, 0, c.depth - 1)] = row % 2 == 0 ? 0x7f : 0xff;
+        if (row % 5 == 2) w[draw(rng, 0, c.heads - 1)] = pick(rng, std::array{kNan, kInf, -kInf, -0.0f});
+        if (row % 5 == 4)
+            for (int h = 0; h < c.heads; ++h) w[h] = std::ldexp(w[h], -132);
     }
 }
 
@@ -172,6 +176,7 @@ void fill_keys(Inputs* in, Rng& rng) {
             }
             if (c.values != Values::kSpecial) continue;
             if (key % 8 == 3) k[draw(rng, 0, c.depth - 1)] = key % 16 == 3 ? 0x7f : 0xff;
+            if (key % 8 == 1) r.scales[key] = std::ldexp(r.scales[key], -138);
             if (key % 8 == 6) r.scales[key] = pick(rng, std::array{kNan, kInf, -kInf, -0.0f});
         }
     }
