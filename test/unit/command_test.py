@@ -524,6 +524,10 @@ class BadInput(Command):
                 self.damaged(f"{name}: {json.dumps(wrong)}, but the arrays hold {value}", "case.json",
                              put(json.dumps(dict(base, **{name: wrong}))))
         self.damaged("bytes, expected at most", "case.json", put(json.dumps(base) + " " * (16 << 20)))
+        for name in base:
+            if name != "format":
+                self.damaged(f"field '{name}' is missing", "case.json",
+                             put(json.dumps({key: value for key, value in base.items() if key != name})))
         self.damaged("field 'layout' is missing", "case.json", put(json.dumps({"format": "lidx case", "version": 1})))
 
     def test_score_files(self):

@@ -156,8 +156,9 @@ Case read_case(const std::filesystem::path& dir) {
     const nlohmann::json json = read_json(json_path);
     require(json.is_object() && json.value("format", nlohmann::json()) == kFormat, json_path,
             std::string("format: expected \"") + kFormat + "\"");
-    require(field(json, "version", json_path) == kFormatVersion, json_path,
-            "version: " + json["version"].dump() + ", expected " + std::to_string(kFormatVersion));
+    const nlohmann::json& version = field(json, "version", json_path);
+    require(version == kFormatVersion, json_path,
+            "version: " + version.dump() + ", expected " + std::to_string(kFormatVersion));
 
     Case c;
     const nlohmann::json& layout = field(json, "layout", json_path);
