@@ -397,6 +397,10 @@ class EndToEnd(Command):
             self.assertEqual(row["bytes"], 2 * 256 * (128 + 4 + 2 * 4))
             self.assertTrue(0 < row["least_us"] <= row["us"] <= row["most_us"], row)
         self.refused(2, "no such workload: tea", "bench", "--device", "emu", "--workload", "tea")
+        self.refused(2, "no such kernel: sm100; there are", "bench", "--device", "emu", "--kernel", "generic_score",
+                     "sm100")
+        self.refused(2, "no kernel of --kernel serves", "bench", "--device", "emu", "--workload", "smoke", "--kernel",
+                     "sm90_score_h64")
         self.refused(2, "is not a whole number from 1 to 1000", "bench", "--runs", "0")
         self.refused(2, "No space left", "bench", "--device", "emu", "--workload", "smoke", "--json", "/dev/full")
 

@@ -251,6 +251,22 @@ std::vector<Candidate> make_candidates(const Machine& machine, const Data& data,
     return candidates;
 }
 
+void require_kernels(const std::vector<std::string>& symbols) {
+    for (const std::string& symbol : symbols) {
+        std::string known;
+        bool found = false;
+        for (int32_t index = 0; index < lidx_kernel_count(); ++index) {
+            lidx_kernel_info info = {};
+            info.struct_size = sizeof info;
+            if (lidx_get_kernel_info(nullptr, index, &info) != LIDX_OK)
+                throw Failure(kInternal, lidx_last_error(nullptr));
+            found |= symbol == info.symbol;
+            known += (known.empty() ? "" : ", ") + std::string(info.symbol);
+        }
+        if (!found) bad_input("--kernel: no such kernel: " + symbol + "; there are " + known);
+    }
+}
+
 }  // namespace
 
 int run_bench(const BenchOptions& options) {
@@ -262,6 +278,7 @@ int run_bench(const BenchOptions& options) {
         return kDone;
     }
     const std::vector<Workload> workloads = choose(options.workloads);
+    require_kernels(options.kernels);
     std::optional<OutputFile> file;
     if (!options.json.empty()) file.emplace(options.json);
     const bool emulated = options.device == "emu";
@@ -318,6 +335,7 @@ int run_bench(const BenchOptions& options) {
                                     {"terabytes_per_second", tbs}});
         }
     }
+    if (json["rows"].empty()) bad_input("no kernel of --kernel serves any of the workloads on this device");
     if (file) {
         file->write(json.dump(2) + "\n");
         file->close();
