@@ -17,9 +17,10 @@ ALLOWED = {
     "kernel/*.cu": {"kernel", "ptx"},      # and kernel/*.cuh
     "kernel": {"kernel"},
     "host": {"host", "kernel"},
-    "tools/ptxemu": {"tools/ptxemu"},
-    "tools/lidx": {"tools/lidx", "host", "kernel", "test/ref"},   # verify judges by the reference
-    "test": {"test", "host", "kernel", "tools/ptxemu", "tools/lidx", "ptx"},
+    "tools/common": {"tools/common"},
+    "tools/ptxemu": {"tools/ptxemu", "tools/common"},
+    "tools/lidx": {"tools/lidx", "tools/common", "host", "kernel", "test/ref"},   # verify judges by the reference
+    "test": {"test", "host", "kernel", "tools/ptxemu", "tools/lidx", "tools/common", "ptx"},
 }
 # The reference is an independent model: it may share nothing with what it judges.
 ALLOWED_REFERENCE = {"test/ref"}
@@ -49,7 +50,7 @@ def is_script(path):
 
 
 def area_of(path):
-    return next((area for area in ("tools/ptxemu", "tools/lidx", "tools/sass", "ptx", "kernel", "host", "test")
+    return next((area for area in ("tools/common", "tools/ptxemu", "tools/lidx", "tools/sass", "ptx", "kernel", "host", "test")
                  if path.startswith(area + "/")), path.split("/")[0])
 
 

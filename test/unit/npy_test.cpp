@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "catch_any.h"
+#include "tools/common/npy.h"
 #include "tools/lidx/failure.h"
-#include "tools/lidx/npy.h"
 
 using namespace lidx::command;
 

@@ -81,25 +81,6 @@ std::optional<std::string> bad_page_id(const Case& c) {
     return {};
 }
 
-nlohmann::json read_json(const std::filesystem::path& path) {
-    constexpr uint64_t kMaxJsonBytes = uint64_t{16} << 20;
-    InputFile file(path);
-    if (file.size_bytes() > kMaxJsonBytes)
-        bad_input(file.name() + ": size: " + std::to_string(file.size_bytes()) + " bytes, expected at most "
-                  + std::to_string(kMaxJsonBytes));
-    std::string text(file.size_bytes(), '\0');
-    file.read(text.data(), text.size());
-    try {
-        return nlohmann::json::parse(text);
-    } catch (const nlohmann::json::exception& error) {
-        bad_input(path.string() + ": not valid JSON: " + error.what());
-    }
-}
-
-std::string json_text(const nlohmann::ordered_json& json) {
-    return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
-
 namespace {
 
 constexpr const char* kCaseFiles[] = {"case.json",       "q.npy",       "q_scale.npy",  "cu_seqlens_q.npy",

@@ -19,6 +19,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "failure.h"
+#include "json_file.h"
+
 namespace lidx::command {
 
 inline constexpr int kDepth = 128;
@@ -70,11 +73,6 @@ Case read_case(const std::filesystem::path& dir);
 // Creates dir if it is missing and writes all files, case.json last; removes what it wrote if it fails.
 // `origin` is added to case.json: how the case was made.
 void write_case(const std::filesystem::path& dir, const Case& c, const nlohmann::ordered_json& origin);
-
-// Parses a JSON file; throws Failure(kBadInput).
-nlohmann::json read_json(const std::filesystem::path& path);
-// Two-space indentation; bytes that are not UTF-8 (a path may hold any) become U+FFFD.
-std::string json_text(const nlohmann::ordered_json& json);
 
 struct Output {
     const char* option;   // named in the message

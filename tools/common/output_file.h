@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <string_view>
 
-namespace lidx::command {
+namespace tool {
 
 class OutputFile {
   public:
-    // Creates or truncates. Throws Failure(kBadInput), as does every member function.
+    // Creates or truncates. Throws Failure(kBadInputCode), as does every member function.
     explicit OutputFile(const std::filesystem::path& path);
     ~OutputFile();
     OutputFile(const OutputFile&) = delete;
@@ -27,4 +27,4 @@ class OutputFile {
     int fd_ = -1;
 };
 
-}  // namespace lidx::command
+}  // namespace tool

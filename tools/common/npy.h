@@ -2,7 +2,7 @@
 // NumPy's .npy files (format 1.0 to 3.0; numpy.lib.format), little-endian, C order. The reader believes nothing before
 // it has checked it: magic, version, header length, every key of the header, the element type, the order, the product
 // of the shape and the file's size. Messages name the file, the field, its value and what was expected; they arrive as
-// Failure(kBadInput).
+// Failure(kBadInputCode).
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace lidx::command {
+namespace tool {
 
 using Shape = std::vector<int64_t>;
 
@@ -33,4 +33,13 @@ Npy<T> read_npy(const std::filesystem::path& path, const Shape& expected);
 template <class T>
 void write_npy(const std::filesystem::path& path, const Shape& shape, std::span<const T> data);
 
-}  // namespace lidx::command
+// Any plain little-endian type: descr as NumPy writes it ("<f4", "|u1"), the data as bytes.
+struct RawNpy {
+    std::string descr;
+    Shape shape;
+    std::vector<uint8_t> data;
+};
+RawNpy read_raw_npy(const std::filesystem::path& path);
+void write_raw_npy(const std::filesystem::path& path, const RawNpy& array);
+
+}  // namespace tool

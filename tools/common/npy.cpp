@@ -6,11 +6,11 @@
 #include <limits>
 #include <string_view>
 
-#include "failure.h"
+#include "tool_failure.h"
 #include "input_file.h"
 #include "output_file.h"
 
-namespace lidx::command {
+namespace tool {
 
 static_assert(std::endian::native == std::endian::little, "files are little-endian and read without conversion");
 
@@ -147,32 +147,29 @@ std::string expected_text(const Shape& expected) {
     return text + (expected.size() == 1 ? ",)" : ")");
 }
 
-template <class T>
-int64_t product(const Shape& shape, const std::string& file) {
+int64_t product(const Shape& shape, size_t element_bytes, const std::string& file) {
     uint64_t elements = 1;
     for (const int64_t size : shape)
         if (size == 0) return 0;
     for (const int64_t size : shape) {
         if (elements
-            > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / sizeof(T) / static_cast<uint64_t>(size))
-            bad_input(file + ": shape: the product of " + shape_text(shape) + " times " + std::to_string(sizeof(T))
+            > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / element_bytes / static_cast<uint64_t>(size))
+            bad_input(file + ": shape: the product of " + shape_text(shape) + " times " + std::to_string(element_bytes)
                       + " bytes overflows 63 bits");
         elements *= static_cast<uint64_t>(size);
     }
     return static_cast<int64_t>(elements);
 }
 
-}  // namespace
-
-std::string shape_text(const Shape& shape) {
-    std::string text = "(";
-    for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-    return text + (shape.size() == 1 ? ",)" : ")");
+// Bytes of an element; 0 for a type other than plain little-endian numbers and booleans.
+size_t element_bytes_of(const std::string& descr) {
+    for (const char* known : {"|b1", "|u1", "|i1", "<u2", "<i2", "<f2", "<u4", "<i4", "<f4", "<u8", "<i8", "<f8"})
+        if (descr == known) return static_cast<size_t>(descr[2] - '0');
+    return 0;
 }
 
-template <class T>
-Npy<T> read_npy(const std::filesystem::path& path, const Shape& expected) {
-    InputFile file(path);
+// Reads up to the data, whose size it has checked.
+Header read_header(InputFile& file, uint64_t* data_bytes, std::string_view wanted, const Shape* expected) {
     const std::string& name = file.name();
     unsigned char start[12] = {};
     if (file.size_bytes() < 10)
@@ -201,37 +198,36 @@ Npy<T> read_npy(const std::filesystem::path& path, const Shape& expected) {
     file.read(text.data(), text.size());
     const Header header = HeaderParser(text, name).parse();
 
-    if (header.descr != kDescr<T>) {
+    size_t element_bytes = element_bytes_of(header.descr);
+    if (!wanted.empty() && header.descr != wanted) element_bytes = 0;
+    if (element_bytes == 0) {
         const bool big_endian = header.descr.starts_with('>');
-        bad_input(name + ": descr: '" + header.descr + "'" + (big_endian ? " (big-endian)" : "") + ", expected '"
-                  + std::string(kDescr<T>) + "'");
+        bad_input(name + ": descr: '" + header.descr + "'" + (big_endian ? " (big-endian)" : "") + ", expected "
+                  + (wanted.empty() ? "a plain little-endian number" : "'" + std::string(wanted) + "'"));
     }
     if (header.fortran_order) bad_input(name + ": fortran_order: True, expected False (C order)");
-    bool fits = header.shape.size() == expected.size();
-    for (size_t i = 0; fits && i < expected.size(); ++i)
-        fits = expected[i] == kAnySize || expected[i] == header.shape[i];
-    if (!fits) bad_input(name + ": shape: " + shape_text(header.shape) + ", expected " + expected_text(expected));
-    const int64_t elements = product<T>(header.shape, name);
-    const uint64_t data_bytes = static_cast<uint64_t>(elements) * sizeof(T);
-    if (file.size_bytes() - data_at != data_bytes)
+    if (expected != nullptr) {
+        bool fits = header.shape.size() == expected->size();
+        for (size_t i = 0; fits && i < expected->size(); ++i)
+            fits = (*expected)[i] == kAnySize || (*expected)[i] == header.shape[i];
+        if (!fits) bad_input(name + ": shape: " + shape_text(header.shape) + ", expected " + expected_text(*expected));
+    }
+    *data_bytes = static_cast<uint64_t>(product(header.shape, element_bytes, name)) * element_bytes;
+    if (file.size_bytes() - data_at != *data_bytes)
         bad_input(name + ": size: " + std::to_string(file.size_bytes() - data_at) + " bytes of data, expected "
-                  + std::to_string(data_bytes) + " for shape " + shape_text(header.shape) + " of '" + header.descr
+                  + std::to_string(*data_bytes) + " for shape " + shape_text(header.shape) + " of '" + header.descr
                   + "'");
-
-    Npy<T> array;
-    array.shape = header.shape;
-    array.data.resize(static_cast<size_t>(elements));
-    file.read(array.data.data(), data_bytes);
-    return array;
+    return header;
 }
 
-template <class T>
-void write_npy(const std::filesystem::path& path, const Shape& shape, std::span<const T> data) {
-    if (static_cast<size_t>(product<T>(shape, path.string())) != data.size())
-        throw Failure(kInternal, path.string() + ": shape " + shape_text(shape) + " does not hold "
-                                     + std::to_string(data.size()) + " elements");
+void write_array(const std::filesystem::path& path, std::string_view descr, const Shape& shape, const void* data,
+                 size_t bytes) {
+    const size_t element_bytes = static_cast<size_t>(descr[2] - '0');
+    if (static_cast<size_t>(product(shape, element_bytes, path.string())) * element_bytes != bytes)
+        throw std::logic_error(path.string() + ": shape " + shape_text(shape) + " does not hold "
+                               + std::to_string(bytes / element_bytes) + " elements");
     std::string header =
-        "{'descr': '" + std::string(kDescr<T>) + "', 'fortran_order': False, 'shape': " + shape_text(shape) + ", }";
+        "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': " + shape_text(shape) + ", }";
     // Magic, version and length take 10 bytes; NumPy pads the whole to a multiple of 64 and ends it with a newline.
     header.append(63 - (10 + header.size()) % 64, ' ');
     header += '\n';
@@ -241,8 +237,45 @@ void write_npy(const std::filesystem::path& path, const Shape& shape, std::span<
                                    static_cast<unsigned char>(header.size() >> 8)};
     file.write(rest, sizeof rest);
     file.write(header);
-    file.write(data.data(), data.size_bytes());
+    file.write(data, bytes);
     file.close();
+}
+
+}  // namespace
+
+std::string shape_text(const Shape& shape) {
+    std::string text = "(";
+    for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+    return text + (shape.size() == 1 ? ",)" : ")");
+}
+
+template <class T>
+Npy<T> read_npy(const std::filesystem::path& path, const Shape& expected) {
+    InputFile file(path);
+    uint64_t data_bytes = 0;
+    Npy<T> array;
+    array.shape = read_header(file, &data_bytes, kDescr<T>, &expected).shape;
+    array.data.resize(static_cast<size_t>(data_bytes / sizeof(T)));
+    file.read(array.data.data(), data_bytes);
+    return array;
+}
+
+RawNpy read_raw_npy(const std::filesystem::path& path) {
+    InputFile file(path);
+    uint64_t data_bytes = 0;
+    Header header = read_header(file, &data_bytes, {}, nullptr);
+    RawNpy array{header.descr, std::move(header.shape), std::vector<uint8_t>(static_cast<size_t>(data_bytes))};
+    file.read(array.data.data(), data_bytes);
+    return array;
+}
+
+void write_raw_npy(const std::filesystem::path& path, const RawNpy& array) {
+    write_array(path, array.descr, array.shape, array.data.data(), array.data.size());
+}
+
+template <class T>
+void write_npy(const std::filesystem::path& path, const Shape& shape, std::span<const T> data) {
+    write_array(path, kDescr<T>, shape, data.data(), data.size_bytes());
 }
 
 template Npy<uint8_t> read_npy<uint8_t>(const std::filesystem::path&, const Shape&);
@@ -252,4 +285,4 @@ template void write_npy<uint8_t>(const std::filesystem::path&, const Shape&, std
 template void write_npy<int32_t>(const std::filesystem::path&, const Shape&, std::span<const int32_t>);
 template void write_npy<float>(const std::filesystem::path&, const Shape&, std::span<const float>);
 
-}  // namespace lidx::command
+}  // namespace tool

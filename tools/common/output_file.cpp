@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "failure.h"
+#include "tool_failure.h"
 
-namespace lidx::command {
+namespace tool {
 
 OutputFile::OutputFile(const std::filesystem::path& path) : path_(path) {
     fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -53,4 +53,4 @@ void OutputFile::fail(const char* what, int error) {
     bad_input(path_.string() + ": " + what + ": " + std::strerror(error));
 }
 
-}  // namespace lidx::command
+}  // namespace tool

@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "failure.h"
+#include "tool_failure.h"
 
-namespace lidx::command {
+namespace tool {
 
 InputFile::InputFile(const std::filesystem::path& path) : name_(path.string()) {
     // O_NONBLOCK: opening a FIFO would wait for a writer. Regular files do not know the difference.
@@ -40,4 +40,4 @@ void InputFile::read(void* data, size_t size_bytes) {
     }
 }
 
-}  // namespace lidx::command
+}  // namespace tool

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file to read: regular, of a size that is known beforehand. Anything else (a directory, a FIFO that nobody writes, a
-// device without an end) is refused as kBadInput instead of being waited for.
+// device without an end) is refused as kBadInputCode instead of being waited for.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 
-namespace lidx::command {
+namespace tool {
 
 class InputFile {
   public:
@@ -18,7 +18,7 @@ class InputFile {
 
     const std::string& name() const { return name_; }
     uint64_t size_bytes() const { return size_bytes_; }
-    // The next bytes of the file, all of them, or kBadInput.
+    // The next bytes of the file, all of them, or kBadInputCode.
     void read(void* data, size_t size_bytes);
 
   private:
@@ -27,4 +27,4 @@ class InputFile {
     uint64_t size_bytes_ = 0;
 };
 
-}  // namespace lidx::command
+}  // namespace tool

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON in files.
+#pragma once
+#include <filesystem>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace tool {
+
+// Parses a JSON file of at most 16 MiB; throws Failure(kBadInputCode).
+nlohmann::json read_json(const std::filesystem::path& path);
+// Two-space indentation; bytes that are not UTF-8 (a path may hold any) become U+FFFD.
+std::string json_text(const nlohmann::ordered_json& json);
+
+}  // namespace tool
