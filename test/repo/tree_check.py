@@ -19,7 +19,7 @@ ALLOWED = {
     "host": {"host", "kernel"},
     "tools/common": {"tools/common"},
     "tools/ptxemu": {"tools/ptxemu", "tools/common"},
-    "tools/lidx": {"tools/lidx", "tools/common", "host", "kernel", "test/ref"},   # verify judges by the reference
+    "tools/lidx": {"tools/lidx", "tools/common", "host", "kernel", "test/ref"},   # verify judges
     "test": {"test", "host", "kernel", "tools/ptxemu", "tools/lidx", "tools/common", "ptx"},
 }
 # The reference is an independent model: it may share nothing with what it judges.
@@ -50,8 +50,8 @@ def is_script(path):
 
 
 def area_of(path):
-    return next((area for area in ("tools/common", "tools/ptxemu", "tools/lidx", "tools/sass", "ptx", "kernel", "host", "test")
-                 if path.startswith(area + "/")), path.split("/")[0])
+    areas = ("tools/common", "tools/ptxemu", "tools/lidx", "tools/sass", "ptx", "kernel", "host", "test")
+    return next((area for area in areas if path.startswith(area + "/")), path.split("/")[0])
 
 
 def includes(text):

@@ -224,7 +224,7 @@ void write_array(const std::filesystem::path& path, std::string_view descr, cons
                  size_t bytes) {
     const size_t element_bytes = static_cast<size_t>(descr[2] - '0');
     if (static_cast<size_t>(product(shape, element_bytes, path.string())) * element_bytes != bytes)
-        throw std::logic_error(path.string() + ": shape " + shape_text(shape) + " does not hold "
+        throw Failure(kInternalCode, path.string() + ": shape " + shape_text(shape) + " does not hold "
                                + std::to_string(bytes / element_bytes) + " elements");
     std::string header =
         "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': " + shape_text(shape) + ", }";

@@ -13,7 +13,7 @@ enum ExitCode : int {
     kVerificationFailed = 1,
     kBadInput = kBadInputCode,
     kNoDevice = 3,   // no device, no driver, or none that serves
-    kInternal = 4
+    kInternal = kInternalCode
 };
 
 }  // namespace lidx::command
