@@ -184,6 +184,7 @@ void launch_kernel(CUfunction handle, Launch launch, CUstream stream, void** par
     } else if (f.function->explicit_cluster && !has_cluster) {
         fail(CUDA_ERROR_INVALID_CLUSTER_SIZE, "the kernel needs a cluster dimension");
     }
+    launch.explicit_cluster = has_cluster;
     check_shape(call.s, f, launch);
     launch.params = pack_params(*f.function, params, extra);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run(): checks the launch, hands CTAs to host threads, folds their counters.
+// run(): checks the launch, hands clusters to host threads, folds their counters.
 #include "engine.h"
 
 #include <algorithm>
@@ -18,6 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kMaxThreadsPerBlock = 1024;
+constexpr uint32_t kMaxCtasPerCluster = 16;   // with the non-portable size
 
 RunResult invalid(const std::string& why) { return {RunStatus::kInvalidParams, why}; }
 
@@ -46,10 +47,23 @@ RunResult check_launch(const Program& p, const Launch& l, const DeviceConfig& de
                            std::to_string(limit));
         }
     }
-    const uint64_t cluster = static_cast<uint64_t>(l.cluster.x) * l.cluster.y * l.cluster.z;
-    const uint64_t wanted =
-        static_cast<uint64_t>(std::max(p.cluster[0], 1u)) * std::max(p.cluster[1], 1u) * std::max(p.cluster[2], 1u);
-    if (cluster > 1 || wanted > 1) return invalid(kernel + "clusters of more than one CTA are not supported yet");
+    const Dim3& c = l.cluster;
+    const uint64_t cluster = static_cast<uint64_t>(c.x) * c.y * c.z;
+    const std::string cluster_text = std::to_string(c.x) + "," + std::to_string(c.y) + "," + std::to_string(c.z);
+    if (cluster == 0 || c.x > kMaxCtasPerCluster || c.y > kMaxCtasPerCluster || c.z > kMaxCtasPerCluster ||
+        cluster > kMaxCtasPerCluster) {
+        return invalid(kernel + "cluster " + cluster_text + " is outside 1.." + std::to_string(kMaxCtasPerCluster) +
+                       " CTAs");
+    }
+    if (p.cluster[0] != 0 &&
+        (c.x != p.cluster[0] || c.y != std::max(p.cluster[1], 1u) || c.z != std::max(p.cluster[2], 1u)))
+        return invalid(kernel + "cluster " + cluster_text + " differs from the kernel's .reqnctapercluster");
+    if (g.x % c.x != 0 || g.y % c.y != 0 || g.z % c.z != 0)
+        return invalid(kernel + "the grid is not a multiple of the cluster " + cluster_text);
+    if (p.max_cluster_rank != 0 && cluster > p.max_cluster_rank) {
+        return invalid(kernel + "the cluster has " + std::to_string(cluster) + " CTAs, .maxclusterrank allows " +
+                       std::to_string(p.max_cluster_rank));
+    }
     if (l.params.size() != p.param_bytes) {
         return invalid(kernel + "parameters take " + std::to_string(p.param_bytes) + " bytes, the launch gives " +
                        std::to_string(l.params.size()));
@@ -62,13 +76,13 @@ RunResult check_launch(const Program& p, const Launch& l, const DeviceConfig& de
     return {};
 }
 
-std::vector<uint64_t> cta_order(uint64_t ctas, uint64_t seed) {
-    std::vector<uint64_t> order(ctas);
+std::vector<uint64_t> shuffled(uint64_t clusters, uint64_t seed) {
+    std::vector<uint64_t> order(clusters);
     std::iota(order.begin(), order.end(), 0ull);
     if (seed != 0) {
         Random random{seed * 0x9E3779B97F4A7C15ull | 1};
         random.next();
-        for (uint64_t i = ctas; i > 1; --i) std::swap(order[i - 1], order[random.next() % i]);
+        for (uint64_t i = clusters; i > 1; --i) std::swap(order[i - 1], order[random.next() % i]);
     }
     return order;
 }
@@ -79,10 +93,12 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
               Stats& stats) {
     const auto started = Clock::now();
     if (RunResult bad = check_launch(program, launch, device); bad.status != RunStatus::kOk) return bad;
+    const uint64_t in_cluster = static_cast<uint64_t>(launch.cluster.x) * launch.cluster.y * launch.cluster.z;
     const uint64_t ctas = static_cast<uint64_t>(launch.grid.x) * launch.grid.y * launch.grid.z;
+    const uint64_t clusters = ctas / in_cluster;
     constexpr uint64_t kMaxShuffled = 1ull << 26;
-    const bool ordered = device.seed == 0 || ctas > kMaxShuffled;
-    const std::vector<uint64_t> order = ordered ? std::vector<uint64_t>() : cta_order(ctas, device.seed);
+    const bool ordered = device.seed == 0 || clusters > kMaxShuffled;
+    const std::vector<uint64_t> order = ordered ? std::vector<uint64_t>() : shuffled(clusters, device.seed);
 
     std::atomic<uint64_t> next{0}, done{0};
     std::atomic<bool> stop{false};
@@ -109,10 +125,10 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
         try {
             while (!stop.load(std::memory_order_relaxed)) {
                 const uint64_t i = next.fetch_add(1);
-                if (i >= ctas) break;
-                worker->run_cta(ordered ? i : order[i]);
-                ++finished;
-                const uint64_t n = done.fetch_add(1) + 1;
+                if (i >= clusters) break;
+                worker->run_cluster(ordered ? i : order[i]);
+                finished += in_cluster;
+                const uint64_t n = done.fetch_add(in_cluster) + in_cluster;
                 if (!device.progress) continue;
                 const auto now = Clock::now();
                 if (now - started < std::chrono::seconds(2)) continue;
@@ -149,7 +165,7 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
         total.event_order += worker->event_order;
     };
 
-    const uint64_t threads = std::clamp<uint64_t>(static_cast<uint64_t>(std::max(device.threads, 1)), 1, ctas);
+    const uint64_t threads = std::clamp<uint64_t>(static_cast<uint64_t>(std::max(device.threads, 1)), 1, clusters);
     std::vector<std::thread> others;
     for (uint64_t i = 1; i < threads; ++i) {
         try {

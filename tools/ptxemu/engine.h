@@ -28,7 +28,8 @@ struct DeviceConfig {
 struct Dim3 { uint32_t x = 1, y = 1, z = 1; };
 
 struct Launch {
-    Dim3 grid, block, cluster;
+    Dim3 grid, block, cluster;             // cluster: CTAs; grid a multiple of it
+    bool explicit_cluster = false;         // the launch names the cluster's size: %is_explicit_cluster
     uint32_t dynamic_shared_bytes = 0;
     std::vector<uint8_t> params;           // laid out as Function::params says
 };

@@ -52,24 +52,33 @@ void encode_bar(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
     out.list_count = 2;
 }
 
-// ---- barrier.cluster: a cluster is one CTA ----
+// ---- barrier.cluster ----
 
 bool exec_cluster_arrive(Exec& x, const Insn& in, uint32_t mask) {
     if (in.flags & kAligned && !converge(x, mask)) return false;
-    Cta& cta = *x.cta;
-    for (int lane = 0; lane < kLanes; ++lane)
-        if (mask >> lane & 1) x.warp->cluster_generation[lane] = cta.cluster_generation;
-    cta.cluster_arrived += static_cast<uint32_t>(std::popcount(mask));
-    if (cta.cluster_arrived > cta.live_threads)
-        fault(RunStatus::kIllegalInstruction, -1, "a thread arrives twice without waiting");
-    barrier_check(cta);
+    Cluster& cluster = *x.cta->cluster;
+    for (int lane = 0; lane < kLanes; ++lane) {
+        if (!(mask >> lane & 1)) continue;
+        uint32_t& arrived = x.warp->cluster_arrival[lane];
+        if (arrived == cluster.generation + 1)
+            fault(RunStatus::kIllegalInstruction, lane, "the thread arrives twice without barrier.cluster.wait");
+        arrived = cluster.generation + 1;
+    }
+    cluster.arrived += static_cast<uint32_t>(std::popcount(mask));
+    cluster_barrier_check(cluster);
     return true;
 }
 bool exec_cluster_wait(Exec& x, const Insn& in, uint32_t mask) {
     if (in.flags & kAligned && !converge(x, mask)) return false;
+    for (int lane = 0; lane < kLanes; ++lane) {
+        if (!(mask >> lane & 1)) continue;
+        const uint32_t arrived = x.warp->cluster_arrival[lane];
+        if (arrived == 0)
+            fault(RunStatus::kIllegalInstruction, lane, "the thread waits without barrier.cluster.arrive");
+        if (arrived == x.cta->cluster->generation + 1) return block(x, mask, Wait::kCluster);
+    }
     for (int lane = 0; lane < kLanes; ++lane)
-        if ((mask >> lane & 1) && x.warp->cluster_generation[lane] == x.cta->cluster_generation)
-            return block(x, mask, Wait::kAsync);
+        if (mask >> lane & 1) x.warp->cluster_arrival[lane] = 0;
     return true;
 }
 
@@ -82,12 +91,18 @@ void check(Exec&, int lane, uint64_t address, const std::string& broken) {
     fault(RunStatus::kIllegalInstruction, lane, text + broken);
 }
 
+// The object at a shared address that must be, or (remote) need not be, of the executing CTA.
+uint64_t* own_mbarrier_at(Exec& x, int lane, uint64_t address) {
+    return mbarrier_at(x, lane, own_shared_address(x, lane, address, "mbarrier address"));
+}
+void wake_waiters(Exec& x, int lane, uint64_t address) { ++cta_of(x, lane, address & 0xffffffffu).epoch; }
+
 // slot: 0 address, 1 count.
 bool exec_mbarrier_init(Exec& x, const Insn& in, uint32_t mask) {
     for (int lane = 0; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
-        check(x, lane, address, mbarrier_init(mbarrier_at(x, lane, address), x.at<uint32_t>(in.slot[1])[lane]));
+        check(x, lane, address, mbarrier_init(own_mbarrier_at(x, lane, address), x.at<uint32_t>(in.slot[1])[lane]));
     }
     return true;
 }
@@ -95,34 +110,38 @@ bool exec_mbarrier_inval(Exec& x, const Insn& in, uint32_t mask) {
     for (int lane = 0; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
-        check(x, lane, address, mbarrier_inval(mbarrier_at(x, lane, address)));
+        check(x, lane, address, mbarrier_inval(own_mbarrier_at(x, lane, address)));
     }
     return true;
 }
-// aux: 0 expect_tx, 1 complete_tx.
+// aux: 0 expect_tx, 1 complete_tx; 2: of any CTA of the cluster.
 bool exec_mbarrier_tx(Exec& x, const Insn& in, uint32_t mask) {
     for (int lane = 0; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
-        uint64_t* word = mbarrier_at(x, lane, address);
+        uint64_t* word = in.aux & 2 ? mbarrier_at(x, lane, address) : own_mbarrier_at(x, lane, address);
         const uint32_t bytes = x.at<uint32_t>(in.slot[1])[lane];
         bool completed = false;
-        check(
-            x, lane, address,
-            in.aux == 0 ? mbarrier_expect_tx(word, bytes, &completed) : mbarrier_complete_tx(word, bytes, &completed));
-        if (completed) ++x.cta->epoch;
+        check(x, lane, address,
+              in.aux & 1 ? mbarrier_complete_tx(word, bytes, &completed)
+                         : mbarrier_expect_tx(word, bytes, &completed));
+        if (completed) wake_waiters(x, lane, address);
     }
     return true;
 }
+void encode_tx(Decoder&, const Match& m, const Instruction&, Insn& out) {
+    out.aux = (m.words[1] == "complete_tx" ? 1 : 0) | (m.has("shared") || m.has("shared::cta") ? 0 : 2);
+}
 
 // mbarrier.arrive, arrive_drop. slot: 0 address, 1 count or txCount, 2 state. aux bit 0 drop, 1 expect_tx, 2
-// noComplete.
+// noComplete, 3 of any CTA of the cluster.
 bool exec_mbarrier_arrive(Exec& x, const Insn& in, uint32_t mask) {
     uint64_t* state = x.at<uint64_t>(in.slot[2]);
     for (int lane = 0; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
-        uint64_t* word = mbarrier_at(x, lane, address);
+        uint64_t* word = in.aux & 8 ? mbarrier_at(x, lane, address) : own_mbarrier_at(x, lane, address);
+        if (in.slot[2] != kSinkSlot) own_shared_address(x, lane, address, "an arrive that returns a state: the mbarrier");
         const uint32_t operand = x.at<uint32_t>(in.slot[1])[lane];
         uint64_t token = 0;
         bool completed = false;
@@ -132,7 +151,7 @@ bool exec_mbarrier_arrive(Exec& x, const Insn& in, uint32_t mask) {
         }
         check(x, lane, address, mbarrier_arrive(word, in.aux & 2 ? 1 : operand, in.aux & 1, &token, &completed));
         if (completed && in.aux & 4) check(x, lane, address, "an arrive.noComplete completes the phase");
-        if (completed) ++x.cta->epoch;
+        if (completed) wake_waiters(x, lane, address);
         state[lane] = token;
     }
     return true;
@@ -153,7 +172,8 @@ void encode_arrive(Decoder& d, const Match& m, const Instruction& ir, Insn& out)
     if (left != 2 && !(left == 1 && !needs_count)) d.fail("it has another number of operands");
     d.address(ir.operands[at], out, 0);
     out.slot[1] = left == 2 ? d.source(ir.operands[at + 1], 32) : d.constant(1, 32);
-    out.aux = (m.words[1] == "arrive_drop" ? 1 : 0) | (expect ? 2 : 0) | (no_complete ? 4 : 0);
+    const bool any = !m.has("shared") && !m.has("shared::cta") && !no_complete;
+    out.aux = (m.words[1] == "arrive_drop" ? 1 : 0) | (expect ? 2 : 0) | (no_complete ? 4 : 0) | (any ? 8 : 0);
 }
 
 // test_wait, try_wait. slot: 0 p, 1 address, 2 state (64 bits) or parity. aux bit 0 parity, 1 may wait.
@@ -164,7 +184,7 @@ bool exec_mbarrier_wait(Exec& x, const Insn& in, uint32_t mask) {
     for (int lane = 0; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 1, lane);
-        const uint64_t word = *mbarrier_at(x, lane, address);
+        const uint64_t word = *own_mbarrier_at(x, lane, address);
         if (!mbarrier_unpack(word).valid)
             check(x, lane, address, "wait on memory that holds no initialised mbarrier object");
         bool complete;
@@ -184,7 +204,7 @@ bool exec_mbarrier_wait(Exec& x, const Insn& in, uint32_t mask) {
     Fragment& f = x.frag();
     const bool forced = f.forced;
     f.forced = false;
-    const bool spurious = x.cta->adversarial && x.cta->random.below(8) == 0;
+    const bool spurious = x.cta->adversarial && x.cta->cluster->random.below(8) == 0;
     if (done == 0 && in.aux & 2 && !forced && !spurious) {
         f.wait_address = static_cast<uint32_t>(waits_at & kWindowMask);
         f.wait_phase = waits_phase;
@@ -249,9 +269,10 @@ const Row kRows[] = {
     {"mbarrier.init." LIDX_SHARED_CTA ".b64", "m s32", exec_mbarrier_init, "80"},
     {"mbarrier.inval." LIDX_SHARED_CTA ".b64", "m", exec_mbarrier_inval, "80"},
     // mbarrier.expect_tx, complete_tx{.sem.scope}{.space}.b64 [addr], txCount  (9.7.13.15.11, .12)
-    {"mbarrier.expect_tx.[relaxed].[cta|cluster]." LIDX_SHARED_ANY ".b64", "m s32", exec_mbarrier_tx, "90"},
+    {"mbarrier.expect_tx.[relaxed].[cta|cluster]." LIDX_SHARED_ANY ".b64", "m s32", exec_mbarrier_tx, "90",
+     encode_tx},
     {"mbarrier.complete_tx.[relaxed].[cta|cluster]." LIDX_SHARED_ANY ".b64", "m s32", exec_mbarrier_tx, "90",
-     [](Decoder&, const Match&, const Instruction&, Insn& out) { out.aux = 1; }},
+     encode_tx},
     // mbarrier.arrive, arrive_drop{.expect_tx|.noComplete}{.sem.scope}{.space}.b64 state|_, [addr]{, count|txCount}
     // (9.7.13.15.13, .14)
     {"mbarrier.(arrive|arrive_drop).[expect_tx].[release|relaxed].[cta|cluster]." LIDX_SHARED_ANY ".b64", "*",
@@ -273,13 +294,13 @@ const Row kRows[] = {
 void mbarrier_arrive_at(Exec& x, int lane, uint32_t address) {
     bool completed = false;
     check(x, lane, address, mbarrier_arrive(mbarrier_at(x, lane, address), 1, false, nullptr, &completed));
-    ++x.cta->epoch;
+    wake_waiters(x, lane, address);
 }
 
 void mbarrier_complete_at(Exec& x, int lane, uint32_t address, uint32_t bytes) {
     bool completed = false;
     check(x, lane, address, mbarrier_complete_tx(mbarrier_at(x, lane, address), bytes, &completed));
-    ++x.cta->epoch;
+    wake_waiters(x, lane, address);
 }
 
 std::span<const Row> rows_barrier() { return kRows; }

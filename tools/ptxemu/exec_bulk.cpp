@@ -355,7 +355,9 @@ const Row kRows[] = {
 }   // namespace
 
 void complete(Exec& x, AsyncOp& op) {
-    uint8_t* shared = x.cta->shared.data();
+    const auto place = [&x, &op](uint32_t address, uint32_t bytes) {
+        return cluster_shared_at(x, op.lane, address, bytes, 1);
+    };
     switch (op.kind) {
         case AsyncKind::kTensorLoad:
         case AsyncKind::kTensorStore: {
@@ -367,9 +369,12 @@ void complete(Exec& x, AsyncOp& op) {
                 return x.memory->find(address, length).bytes != 0 ? reinterpret_cast<uint8_t*>(address) : nullptr;
             };
             const bool load = op.kind == AsyncKind::kTensorLoad;
+            Cta& cta = cta_of(x, op.lane, op.shared);
+            place(op.shared, op.bytes);
+            const uint32_t at = op.shared - cta.shared_base;
             const std::string broken =
-                load ? tma_load(*op.map, op.coords, shared, x.cta->shared_bytes, op.shared, access)
-                     : tma_store(*op.map, op.coords, shared, x.cta->shared_bytes, op.shared, access);
+                load ? tma_load(*op.map, op.coords, cta.shared.data(), cta.shared_bytes, at, access)
+                     : tma_store(*op.map, op.coords, cta.shared.data(), cta.shared_bytes, at, access);
             if (!broken.empty()) {
                 fault(broken.starts_with("global memory fault") ? RunStatus::kIllegalAddress
                       : broken.starts_with("shared address")    ? RunStatus::kMisaligned
@@ -383,20 +388,20 @@ void complete(Exec& x, AsyncOp& op) {
             break;
         }
         case AsyncKind::kBulkLoad:
-            std::memcpy(shared + op.shared, reinterpret_cast<const void*>(op.global), op.bytes);
+            std::memcpy(place(op.shared, op.bytes), reinterpret_cast<const void*>(op.global), op.bytes);
             x.tma_bytes_loaded += op.bytes;
             mbarrier_complete_at(x, op.lane, op.mbarrier, op.bytes);
             break;
         case AsyncKind::kBulkSharedCopy:
-            std::memmove(shared + op.shared, shared + op.source_bytes, op.bytes);
+            std::memmove(place(op.shared, op.bytes), place(op.source_bytes, op.bytes), op.bytes);
             mbarrier_complete_at(x, op.lane, op.mbarrier, op.bytes);
             break;
         case AsyncKind::kBulkStore:
-            std::memcpy(reinterpret_cast<void*>(op.global), shared + op.shared, op.bytes);
+            std::memcpy(reinterpret_cast<void*>(op.global), place(op.shared, op.bytes), op.bytes);
             break;
         case AsyncKind::kCopy:
-            std::memcpy(shared + op.shared, reinterpret_cast<const void*>(op.global), op.source_bytes);
-            std::memset(shared + op.shared + op.source_bytes, 0, op.bytes - op.source_bytes);
+            std::memcpy(place(op.shared, op.bytes), reinterpret_cast<const void*>(op.global), op.source_bytes);
+            std::memset(place(op.shared, op.bytes) + op.source_bytes, 0, op.bytes - op.source_bytes);
             break;
         case AsyncKind::kCopyArrive: {
             // Earlier copies of the thread first.

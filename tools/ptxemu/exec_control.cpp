@@ -101,7 +101,7 @@ uint64_t nanoseconds() {
 // mov of a register that changes while the thread runs. The clock counts warp instructions of the CTA.
 template <class T, int kWhich>
 bool exec_clock(Exec& x, const Insn& in, uint32_t mask) {
-    const uint64_t now = kWhich == 2 ? nanoseconds() : x.cta->time + ++x.warp->dynamic_clock;
+    const uint64_t now = kWhich == 2 ? nanoseconds() : x.cta->cluster->time + ++x.warp->dynamic_clock;
     const T value = static_cast<T>(kWhich == 1 ? now >> 32 : in.aux ? now >> 32 : now);
     T* d = x.at<T>(in.slot[0]);
     for (int lane = 0; lane < kLanes; ++lane)

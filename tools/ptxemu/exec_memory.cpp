@@ -51,14 +51,48 @@ const uint8_t* param_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uin
 }   // namespace
 
 uint8_t* shared_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uint32_t align) {
-    const uint64_t end = x.cta->shared_bytes;
-    if (address < kSharedBase || address > end || bytes > end - address) {
-        fault(RunStatus::kIllegalAddress, lane,
-              "shared address " + hex(address) + " of " + std::to_string(bytes) + " bytes is outside the CTA's " +
-                  hex(kSharedBase) + ".." + hex(end));
+    const uint64_t offset = address - x.cta->shared_base, end = x.cta->shared_bytes;
+    if (offset < kSharedBase || offset > end || bytes > end - offset) {
+        std::string why = "shared address " + hex(address) + " of " + std::to_string(bytes) + " bytes is outside the ";
+        const uint64_t rank = address >> kRankShift;
+        if (rank != x.cta->rank && rank < x.cta->cluster->ctas.size()) {
+            why += "executing CTA, of rank " + std::to_string(x.cta->rank) + ": it is of the CTA of rank " +
+                   std::to_string(rank) + ", which .shared::cta does not reach";
+        } else {
+            why += "CTA's " + hex(x.cta->shared_base + kSharedBase) + ".." + hex(x.cta->shared_base + end);
+        }
+        fault(RunStatus::kIllegalAddress, lane, why);
     }
     if (address & (align - 1)) misaligned(lane, address, align);
-    return x.cta->shared.data() + address;
+    return x.cta->shared.data() + offset;
+}
+
+Cta& cta_of(Exec& x, int lane, uint64_t address) {
+    const uint64_t rank = address >> kRankShift;
+    const auto& ctas = x.cta->cluster->ctas;
+    if (rank >= ctas.size()) {
+        fault(RunStatus::kIllegalAddress, lane,
+              "shared address " + hex(address) + " is of a CTA of rank " + std::to_string(rank) +
+                  ", outside the cluster of " + std::to_string(ctas.size()) + (ctas.size() == 1 ? " CTA" : " CTAs"));
+    }
+    return *ctas[rank];
+}
+
+uint8_t* cluster_shared_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uint32_t align) {
+    Cta& cta = cta_of(x, lane, address);
+    const uint64_t offset = address - cta.shared_base, end = cta.shared_bytes;
+    if (offset < kSharedBase || offset > end || bytes > end - offset) {
+        fault(RunStatus::kIllegalAddress, lane,
+              "shared address " + hex(address) + " of " + std::to_string(bytes) + " bytes is outside the CTA's " +
+                  hex(cta.shared_base + kSharedBase) + ".." + hex(cta.shared_base + end));
+    }
+    if (cta.exited()) {
+        fault(RunStatus::kIllegalAddress, lane,
+              "shared address " + hex(address) + " is of the CTA of rank " + std::to_string(cta.rank) +
+                  " of the cluster, which has exited");
+    }
+    if (address & (align - 1)) misaligned(lane, address, align);
+    return cta.shared.data() + offset;
 }
 
 uint8_t* global_at(Exec& x, int lane, uint64_t address, uint64_t bytes, uint32_t align, bool write) {
@@ -79,7 +113,7 @@ uint8_t* global_at(Exec& x, int lane, uint64_t address, uint64_t bytes, uint32_t
 uint8_t* generic_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uint32_t align, bool write) {
     switch (address >> kWindowShift) {
         case 0: return global_at(x, lane, address, bytes, align, write);
-        case 1: return shared_at(x, lane, address & kWindowMask, bytes, align);
+        case 1: return cluster_shared_at(x, lane, address & kWindowMask, bytes, align);
         case 2: return local_at(x, lane, address & kWindowMask, bytes, align);
         case 3: return const_cast<uint8_t*>(param_at(x, lane, address & kWindowMask, bytes, align, write));
         default: fault(RunStatus::kIllegalAddress, lane, "address " + hex(address) + " is outside the address space");
@@ -93,9 +127,19 @@ uint32_t shared_address(Exec&, int lane, uint64_t address, const char* what) {
     return static_cast<uint32_t>(address);
 }
 
+uint32_t own_shared_address(Exec& x, int lane, uint64_t address, const char* what) {
+    const uint32_t a = shared_address(x, lane, address, what);
+    if (a >> kRankShift != x.cta->rank && a >> kRankShift < x.cta->cluster->ctas.size()) {
+        fault(RunStatus::kIllegalAddress, lane,
+              std::string(what) + " " + hex(address) + " is of the CTA of rank " + std::to_string(a >> kRankShift) +
+                  ", but it must be of the executing CTA, of rank " + std::to_string(x.cta->rank));
+    }
+    return a;
+}
+
 uint64_t* mbarrier_at(Exec& x, int lane, uint64_t address) {
     const uint32_t a = shared_address(x, lane, address, "mbarrier address");
-    return reinterpret_cast<uint64_t*>(shared_at(x, lane, a, 8, 8));
+    return reinterpret_cast<uint64_t*>(cluster_shared_at(x, lane, a, 8, 8));
 }
 
 uint64_t lane_address(const Exec& x, const Insn& in, int i, int lane) {
@@ -112,7 +156,7 @@ uint64_t listed_address(const Exec& x, uint32_t at, int lane) {
 
 namespace {
 
-enum class Where : uint8_t { kGlobal, kShared, kLocal, kParam, kGeneric };
+enum class Where : uint8_t { kGlobal, kShared, kCluster, kLocal, kParam, kGeneric };
 
 template <Where kWhere>
 [[gnu::always_inline]] inline uint8_t* place(Exec& x, int lane, uint64_t address, uint32_t bytes, bool write) {
@@ -123,6 +167,8 @@ template <Where kWhere>
         return global_at(x, lane, address, bytes, bytes, write);
     } else if constexpr (kWhere == Where::kShared) {
         return shared_at(x, lane, address, bytes, bytes);
+    } else if constexpr (kWhere == Where::kCluster) {
+        return cluster_shared_at(x, lane, address, bytes, bytes);
     } else if constexpr (kWhere == Where::kLocal) {
         return local_at(x, lane, address, bytes, bytes);
     } else if constexpr (kWhere == Where::kParam) {
@@ -236,7 +282,8 @@ Element element_of(const Match& m) {
 
 Where where_of(const Match& m) {
     if (m.has("global") || m.has("const")) return Where::kGlobal;
-    if (m.has("shared") || m.has("shared::cta") || m.has("shared::cluster")) return Where::kShared;
+    if (m.has("shared") || m.has("shared::cta")) return Where::kShared;
+    if (m.has("shared::cluster")) return Where::kCluster;
     if (m.has("local")) return Where::kLocal;
     if (m.has("param") || m.has("param::entry") || m.has("param::func")) return Where::kParam;
     return Where::kGeneric;
@@ -297,6 +344,7 @@ Handler access_handler(Where where, Element e, int reg_bits, int count, bool sto
     switch (where) {
         case Where::kGlobal: return access_handler<Where::kGlobal>(e, reg_bits, count, store);
         case Where::kShared: return access_handler<Where::kShared>(e, reg_bits, count, store);
+        case Where::kCluster: return access_handler<Where::kCluster>(e, reg_bits, count, store);
         case Where::kLocal: return access_handler<Where::kLocal>(e, reg_bits, count, store);
         case Where::kParam: return access_handler<Where::kParam>(e, reg_bits, count, store);
         case Where::kGeneric: return access_handler<Where::kGeneric>(e, reg_bits, count, store);
@@ -420,6 +468,15 @@ T apply_any(AtomOp op, AtomType type, T old, T b, T c, bool is_signed) {
     return old;
 }
 
+uint8_t* atomic_place(Exec& x, Where where, int lane, uint64_t address, uint32_t bytes) {
+    switch (where) {
+        case Where::kShared: return shared_at(x, lane, address, bytes, bytes);
+        case Where::kCluster: return cluster_shared_at(x, lane, address, bytes, bytes);
+        case Where::kGlobal: return global_at(x, lane, address, bytes, bytes, true);
+        default: return generic_at(x, lane, address, bytes, bytes, true);
+    }
+}
+
 // imm is the address offset; aux: AtomOp | AtomType << 8 | Where << 16 | count << 24; list: destinations, then values b
 // (count), then c.
 template <class T>
@@ -435,9 +492,7 @@ bool exec_atom(Exec& x, const Insn& in, uint32_t mask) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
         const uint32_t bytes = sizeof(T) * count;
-        uint8_t* p = where == Where::kShared   ? shared_at(x, lane, address, bytes, bytes)
-                     : where == Where::kGlobal ? global_at(x, lane, address, bytes, bytes, true)
-                                               : generic_at(x, lane, address, bytes, bytes, true);
+        uint8_t* p = atomic_place(x, where, lane, address, bytes);
         for (uint32_t i = 0; i < count; ++i) {
             T* target = reinterpret_cast<T*>(p) + i;
             const T b = static_cast<T>(x.at<Reg>(list[count + i])[lane]);
@@ -462,9 +517,7 @@ bool exec_atom128(Exec& x, const Insn& in, uint32_t mask) {
     for (int lane = 0; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
-        uint8_t* p = where == Where::kShared   ? shared_at(x, lane, address, 16, 16)
-                     : where == Where::kGlobal ? global_at(x, lane, address, 16, 16, true)
-                                               : generic_at(x, lane, address, 16, 16, true);
+        uint8_t* p = atomic_place(x, where, lane, address, 16);
         uint64_t old[2], b[2];
         std::memcpy(old, p, 16);
         for (int i = 0; i < 2; ++i) b[i] = x.at<uint64_t>(list[1])[lane + i * kLanes];
@@ -571,37 +624,54 @@ void encode_window(Decoder& d, const Match& m, const Instruction&, Insn& out) {
     if (m.words.back() == "u32" && out.imm != 0) d.fail("32-bit generic addresses are not supported");
 }
 
+// aux: 0 global, 1 a window of its own (imm), 2 shared::cta. shared::cluster holds every CTA's shared::cta.
 bool exec_isspacep(Exec& x, const Insn& in, uint32_t mask) {
     const uint64_t* a = x.at<uint64_t>(in.slot[1]);
     uint32_t value = 0;
     for (int l = 0; l < kLanes; ++l) {
-        const bool inside = in.aux == 0 ? a[l] >> kWindowShift == 0 && x.memory->find(a[l], 1).bytes != 0
-                                        : a[l] >> kWindowShift == in.imm >> kWindowShift;
+        bool inside = in.aux == 0 ? a[l] >> kWindowShift == 0 && x.memory->find(a[l], 1).bytes != 0
+                                  : a[l] >> kWindowShift == in.imm >> kWindowShift;
+        if (in.aux == 2) inside = inside && (a[l] & kWindowMask) >> kRankShift == x.cta->rank;
         if (inside) value |= 1u << l;
     }
     x.set_predicate(in.slot[0], value, mask);
     return true;
 }
 
-// mapa: the address of the same variable in CTA `b` of the cluster; clusters have one CTA.
-template <class T>
+// mapa: the address of the same variable in CTA `b` of the cluster. Without a space, a and d are generic.
+template <class T, bool kGeneric>
 bool exec_mapa(Exec& x, const Insn& in, uint32_t mask) {
     T* d = x.at<T>(in.slot[0]);
+    const size_t ctas = x.cta->cluster->ctas.size();
+    constexpr uint64_t kOffsetMask = (1ull << kRankShift) - 1;
     for (int l = 0; l < kLanes; ++l) {
         if (!(mask >> l & 1)) continue;
         const uint32_t rank = x.at<uint32_t>(in.slot[2])[l];
-        if (rank != 0)
+        if (rank >= ctas) {
             fault(RunStatus::kIllegalAddress, l,
-                  "CTA rank " + std::to_string(rank) + " is outside the cluster of one CTA");
-        d[l] = x.at<T>(in.slot[1])[l];
+                  "CTA rank " + std::to_string(rank) + " is outside the cluster of " + std::to_string(ctas) +
+                      (ctas == 1 ? " CTA" : " CTAs"));
+        }
+        uint64_t a = x.at<T>(in.slot[1])[l];
+        if (kGeneric && a >> kWindowShift != 1)
+            fault(RunStatus::kIllegalAddress, l, "generic address " + hex(a) + " is not in shared memory");
+        const uint64_t window = kGeneric ? kSharedWindow : 0;
+        a = shared_address(x, l, a, "address");
+        cta_of(x, l, a);
+        d[l] = static_cast<T>((a & kOffsetMask) | static_cast<uint64_t>(rank) << kRankShift | window);
     }
     return true;
 }
-template <class T>
+template <class T, bool kGeneric>
 bool exec_getctarank(Exec& x, const Insn& in, uint32_t mask) {
     uint32_t* d = x.at<uint32_t>(in.slot[0]);
-    for (int l = 0; l < kLanes; ++l)
-        if (mask >> l & 1) d[l] = 0;
+    for (int l = 0; l < kLanes; ++l) {
+        if (!(mask >> l & 1)) continue;
+        const uint64_t a = x.at<T>(in.slot[1])[l];
+        if (kGeneric && a >> kWindowShift != 1)
+            fault(RunStatus::kIllegalAddress, l, "generic address " + hex(a) + " is not in shared memory");
+        d[l] = cta_of(x, l, shared_address(x, l, a, "address")).rank;
+    }
     return true;
 }
 
@@ -644,13 +714,15 @@ const Row kRows[] = {
      nullptr,
      [](Decoder&, const Match& m, const Instruction&, Insn& out) {
          out.imm = m.has("const") ? 15ull << kWindowShift : window_of(m);   // constants live in global memory
-         out.aux = m.has("global") ? 0 : 1;
+         out.aux = m.has("global") ? 0 : m.has("shared") || m.has("shared::cta") ? 2 : 1;
      }},
     // mapa{.space}.type d, a, b;  getctarank{.space}.type d, a;  (9.7.9.22, .23)
-    {"mapa.[shared::cluster].u32", "r32 s32 s32", exec_mapa<uint32_t>, "90"},
-    {"mapa.[shared::cluster].u64", "r64 s64 s32", exec_mapa<uint64_t>, "90"},
-    {"getctarank.[shared::cluster].u32", "r32 s32", exec_getctarank<uint32_t>, "90"},
-    {"getctarank.[shared::cluster].u64", "r32 s64", exec_getctarank<uint64_t>, "90"},
+    {"mapa.shared::cluster.u32", "r32 s32 s32", exec_mapa<uint32_t, false>, "90"},
+    {"mapa.shared::cluster.u64", "r64 s64 s32", exec_mapa<uint64_t, false>, "90"},
+    {"mapa.u64", "r64 s64 s32", exec_mapa<uint64_t, true>, "90"},
+    {"getctarank.shared::cluster.u32", "r32 s32", exec_getctarank<uint32_t, false>, "90"},
+    {"getctarank.shared::cluster.u64", "r32 s64", exec_getctarank<uint64_t, false>, "90"},
+    {"getctarank.u64", "r32 s64", exec_getctarank<uint64_t, true>, "90"},
 };
 
 }   // namespace

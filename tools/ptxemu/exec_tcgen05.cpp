@@ -62,7 +62,7 @@ bool exec_alloc(Exec& x, const Insn& in, uint32_t mask) {
     }
     if (column == -1) return block(x, mask, Wait::kTmem);
     // What the columns held before is anybody's guess.
-    const uint32_t poison = x.cta->adversarial ? static_cast<uint32_t>(x.cta->random.next()) : ~0u;
+    const uint32_t poison = x.cta->adversarial ? static_cast<uint32_t>(x.cta->cluster->random.next()) : ~0u;
     for (int l = 0; l < Tmem::kLanes; ++l) std::fill_n(tmem.lane(l) + column, columns, poison);
     const uint32_t address = static_cast<uint32_t>(column);
     std::memcpy(place, &address, 4);

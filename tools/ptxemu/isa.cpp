@@ -237,10 +237,20 @@ uint32_t Decoder::allocate(int bits) {
     return slot;
 }
 
-uint32_t Decoder::constant(uint64_t value, int bits) {
+uint32_t Decoder::constant(uint64_t value, int bits) { return add_constant(constants_, value, bits); }
+
+uint32_t Decoder::shared_constant(uint64_t address, int bits) {
+    const size_t before = shared_constants_.size();
+    const uint32_t slot = add_constant(shared_constants_, address, bits);
+    if (shared_constants_.size() != before)
+        program_->shared_constants.push_back({slot & ~kConstantSlot, bits == 64});
+    return slot;
+}
+
+uint32_t Decoder::add_constant(std::map<std::pair<uint64_t, int>, uint32_t>& known, uint64_t value, int bits) {
     if (bits == 16 || bits == 8) bits = 32;
     if (bits <= 32) value &= 0xffffffffu;
-    auto [it, inserted] = constants_.try_emplace({value, bits}, 0);
+    auto [it, inserted] = known.try_emplace({value, bits}, 0);
     if (inserted) {
         auto& pool = program_->constants;
         if (bits >= 64) pool.resize((pool.size() + 63) / 64 * 64);
@@ -353,7 +363,10 @@ uint32_t Decoder::source(const Operand& operand, int bits) {
             return constant(value, bits);
         }
         case Operand::Kind::kSpecial: return special(operand.name, bits);
-        case Operand::Kind::kSymbol: return constant(symbol_value(operand), bits);
+        case Operand::Kind::kSymbol:
+            if (symbol_space(operand) == Space::kShared && (bits == 32 || bits == 64))
+                return shared_constant(symbol_value(operand), bits);
+            return constant(symbol_value(operand), bits);
         default: fail("a register or immediate is expected");
     }
 }
@@ -415,7 +428,12 @@ void Decoder::address(const Operand& operand, Insn& out, int slot, size_t part) 
             out.slot[slot] = frame_->register_slots[base.reg];
             return;
         }
-        case Operand::Kind::kSymbol: out.imm += symbol_value(base); break;
+        case Operand::Kind::kSymbol:
+            out.imm += symbol_value(base);
+            if (symbol_space(base) != Space::kShared) break;
+            out.flags |= kAddress64;
+            out.slot[slot] = shared_constant(0, 64);
+            return;
         case Operand::Kind::kImmediate: out.imm += base.bits; break;
         default: fail("an address is a register, a symbol or an immediate");
     }
@@ -725,6 +743,7 @@ std::shared_ptr<Program> Decoder::run(const Function& entry) {
         program_->maxntid[i] = entry.maxntid[i];
         program_->cluster[i] = entry.reqnctapercluster[i];
     }
+    program_->max_cluster_rank = entry.maxclusterrank;
     program_->explicit_cluster = entry.explicit_cluster;
     std::vector<std::string> path;
     collect(entry, path);

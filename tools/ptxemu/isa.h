@@ -74,6 +74,7 @@ class Decoder {
     uint64_t immediate(const Operand& operand);
     uint32_t label(const Operand& operand);
     uint32_t constant(uint64_t value, int bits);
+    uint32_t shared_constant(uint64_t address, int bits);   // a constant that depends on the CTA's rank
     uint32_t list_begin() { return static_cast<uint32_t>(program_->lists.size()); }
     void list_add(uint32_t value) { program_->lists.push_back(value); }
     // True if the operand names something of this kind.
@@ -122,7 +123,9 @@ class Decoder {
     std::vector<FunctionFrame> frames_;
     FunctionFrame* frame_ = nullptr;
     const Instruction* ir_ = nullptr;
-    std::map<std::pair<uint64_t, int>, uint32_t> constants_;
+    uint32_t add_constant(std::map<std::pair<uint64_t, int>, uint32_t>& known, uint64_t value, int bits);
+
+    std::map<std::pair<uint64_t, int>, uint32_t> constants_, shared_constants_;
     std::map<std::string, uint32_t> specials_;
     std::map<std::string, uint32_t> stats_;
 };

@@ -121,6 +121,12 @@ struct SpecialSlot {
     bool wide;
 };
 
+// A constant that is a shared address: CTAs of another rank than 0 add theirs (kRankShift).
+struct SharedConstant {
+    uint32_t offset;   // in Program::constants
+    bool wide;
+};
+
 struct ParamCopy {
     uint32_t from, to, bytes;
 };   // offsets in the thread's local memory
@@ -133,6 +139,7 @@ class Program {
     std::vector<Insn> code;
     std::vector<InsnInfo> info;
     std::vector<uint8_t> constants;
+    std::vector<SharedConstant> shared_constants;
     std::vector<uint32_t> lists;
     std::vector<ParamCopy> copies;
     std::vector<std::string> stat_names;
@@ -146,12 +153,14 @@ class Program {
     uint32_t dynamic_shared_align = 16;
     uint32_t carry_slot = 0;   // condition code register CC.CF, a predicate
     uint32_t reqntid[3] = {0, 0, 0}, maxntid[3] = {0, 0, 0};
-    uint32_t cluster[3] = {0, 0, 0};
+    uint32_t cluster[3] = {0, 0, 0}, max_cluster_rank = 0;   // 0: not given
     bool explicit_cluster = false;
 };
 
 // Shared addresses begin at 1 KiB, as on sm_90 and later, where the system keeps the first KiB of each CTA's window.
 inline constexpr uint32_t kSharedBase = 1024;
+// In a cluster the window of the CTA of rank r begins at r << kRankShift (the addresses that an H200 gives).
+inline constexpr int kRankShift = 24;
 
 // Windows of the generic address space; host (= global) addresses stay below 2^48.
 inline constexpr int kWindowShift = 48;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one CTA: picks warps and fragments, executes instructions, completes asynchronous work, finds deadlocks.
+// Runs one cluster: picks warps and fragments, executes instructions, completes asynchronous work, finds deadlocks.
 #include "scheduler.h"
 
 #include <algorithm>
@@ -26,7 +26,9 @@ std::string coordinates(const Dim3& d) {
 
 uint32_t lane_count(uint32_t mask) { return mask == kFullMask ? 32u : static_cast<uint32_t>(std::popcount(mask)); }
 
-bool retried(Wait wait) { return wait == Wait::kMbarrier || wait == Wait::kAsync || wait == Wait::kTmem; }
+bool retried(Wait wait) {
+    return wait == Wait::kMbarrier || wait == Wait::kAsync || wait == Wait::kTmem || wait == Wait::kCluster;
+}
 
 bool ready(const Fragment& f, const Cta& cta) {
     return f.wait == Wait::kNone || (retried(f.wait) && f.wait_epoch != cta.epoch);
@@ -35,6 +37,8 @@ bool ready(const Fragment& f, const Cta& cta) {
 uint64_t special_value(Special s, const Cta& cta, uint32_t warp, uint32_t lane, const DeviceConfig& device) {
     const Dim3& block = cta.launch->block;
     const Dim3& grid = cta.launch->grid;
+    const Dim3& cluster = cta.launch->cluster;
+    const Dim3& cluster_id = cta.cluster->id;
     const uint32_t thread = warp * kLanes + lane;
     switch (s) {
         case Special::kTidX: return thread % block.x;
@@ -46,30 +50,30 @@ uint64_t special_value(Special s, const Cta& cta, uint32_t warp, uint32_t lane, 
         case Special::kLaneId: return lane;
         case Special::kWarpId: return warp;
         case Special::kNwarpId: return 64;
-        case Special::kCtaIdX:
-        case Special::kClusterIdX: return cta.id.x;
-        case Special::kCtaIdY:
-        case Special::kClusterIdY: return cta.id.y;
-        case Special::kCtaIdZ:
-        case Special::kClusterIdZ: return cta.id.z;
-        case Special::kNctaIdX:
-        case Special::kNclusterIdX: return grid.x;
-        case Special::kNctaIdY:
-        case Special::kNclusterIdY: return grid.y;
-        case Special::kNctaIdZ:
-        case Special::kNclusterIdZ: return grid.z;
+        case Special::kCtaIdX: return cta.id.x;
+        case Special::kCtaIdY: return cta.id.y;
+        case Special::kCtaIdZ: return cta.id.z;
+        case Special::kNctaIdX: return grid.x;
+        case Special::kNctaIdY: return grid.y;
+        case Special::kNctaIdZ: return grid.z;
+        case Special::kClusterIdX: return cluster_id.x;
+        case Special::kClusterIdY: return cluster_id.y;
+        case Special::kClusterIdZ: return cluster_id.z;
+        case Special::kNclusterIdX: return grid.x / cluster.x;
+        case Special::kNclusterIdY: return grid.y / cluster.y;
+        case Special::kNclusterIdZ: return grid.z / cluster.z;
         case Special::kSmId: return cta.linear % static_cast<uint64_t>(std::max(device.multiprocessors, 1));
         case Special::kNsmId: return static_cast<uint64_t>(std::max(device.multiprocessors, 1));
         case Special::kGridId: return 1;
-        case Special::kIsExplicitCluster: return cta.program->explicit_cluster ? 1 : 0;
-        case Special::kClusterCtaIdX:
-        case Special::kClusterCtaIdY:
-        case Special::kClusterCtaIdZ: return 0;
-        case Special::kClusterNctaIdX:
-        case Special::kClusterNctaIdY:
-        case Special::kClusterNctaIdZ: return 1;
-        case Special::kClusterCtaRank: return 0;
-        case Special::kClusterNctaRank: return 1;
+        case Special::kIsExplicitCluster: return cta.program->explicit_cluster || cta.launch->explicit_cluster;
+        case Special::kClusterCtaIdX: return cta.id.x % cluster.x;
+        case Special::kClusterCtaIdY: return cta.id.y % cluster.y;
+        case Special::kClusterCtaIdZ: return cta.id.z % cluster.z;
+        case Special::kClusterNctaIdX: return cluster.x;
+        case Special::kClusterNctaIdY: return cluster.y;
+        case Special::kClusterNctaIdZ: return cluster.z;
+        case Special::kClusterCtaRank: return cta.rank;
+        case Special::kClusterNctaRank: return cta.cluster->ctas.size();
         case Special::kLanemaskEq: return 1u << lane;
         case Special::kLanemaskLe: return (2ull << lane) - 1;
         case Special::kLanemaskLt: return (1ull << lane) - 1;
@@ -93,20 +97,20 @@ void fill(std::vector<uint8_t>& bytes, uint64_t pattern) {
     for (; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(pattern >> 8 * (i & 7));
 }
 
-void set_delay(Cta& cta, AsyncOp& op) {
-    op.serial = cta.serial++;
-    if (!cta.adversarial) {
-        op.due = cta.time;
+void set_delay(Cluster& cluster, AsyncOp& op) {
+    op.serial = cluster.serial++;
+    if (!cluster.adversarial) {
+        op.due = cluster.time;
         return;
     }
-    switch (cta.random.below(8)) {
+    switch (cluster.random.below(8)) {
         case 0:
-        case 1: op.due = cta.time; break;
+        case 1: op.due = cluster.time; break;
         case 2:
-        case 3: op.due = cta.time + cta.random.below(64); break;
+        case 3: op.due = cluster.time + cluster.random.below(64); break;
         case 4:
-        case 5: op.due = cta.time + cta.random.below(1024); break;
-        case 6: op.due = cta.time + cta.random.below(16384); break;
+        case 5: op.due = cluster.time + cluster.random.below(1024); break;
+        case 6: op.due = cluster.time + cluster.random.below(16384); break;
         default: op.due = kNever; break;
     }
 }
@@ -224,6 +228,7 @@ bool exit_lanes(Exec& x, uint32_t mask) {
     Cta& cta = *x.cta;
     warp.live &= ~mask;
     cta.live_threads -= lane_count(mask);
+    cta.cluster->live_threads -= lane_count(mask);
     Fragment& f = x.frag();
     f.mask &= ~mask;
     f.pc = x.pc + 1;
@@ -248,6 +253,7 @@ bool exit_lanes(Exec& x, uint32_t mask) {
     }
     ++cta.epoch;
     barrier_check(cta);
+    cluster_barrier_check(*cta.cluster);
     x.flow = Flow::kResched;
     return false;
 }
@@ -288,12 +294,14 @@ bool barrier_arrive(Exec& x, uint32_t mask, uint32_t id, uint32_t threads, bool 
     return true;
 }
 
+void cluster_barrier_check(Cluster& cluster) {
+    if (cluster.arrived == 0 || cluster.arrived < cluster.live_threads) return;
+    cluster.arrived = 0;
+    ++cluster.generation;
+    for (auto& cta : cluster.ctas) ++cta->epoch;
+}
+
 void barrier_check(Cta& cta) {
-    if (cta.cluster_arrived != 0 && cta.cluster_arrived >= cta.live_threads) {
-        cta.cluster_arrived = 0;
-        ++cta.cluster_generation;
-        ++cta.epoch;
-    }
     for (uint32_t id = 0; id < cta.barriers.size(); ++id) {
         NamedBarrier& b = cta.barriers[id];
         if (!b.active || b.arrived < (b.expected != 0 ? b.expected : cta.live_threads)) continue;
@@ -331,7 +339,7 @@ AsyncOp& queue_unordered(Exec& x, AsyncKind kind, int lane) {
     op.warp = x.warp->index;
     op.lane = lane;
     op.mask = 1u << lane;
-    set_delay(*x.cta, op);
+    set_delay(*x.cta->cluster, op);
     return op;
 }
 
@@ -342,7 +350,7 @@ AsyncOp& queue_tensor(Exec& x, AsyncKind kind, int lane) {
     op.warp = x.warp->index;
     op.lane = lane;
     op.mask = 1u << lane;
-    set_delay(*x.cta, op);
+    set_delay(*x.cta->cluster, op);
     return op;
 }
 
@@ -356,26 +364,70 @@ bool async_done(const Cta& cta, uint32_t warp, uint32_t lanes, AsyncKind first, 
     return true;
 }
 
-// ---- the CTA ----
+// ---- the cluster ----
 
-void Worker::set_up_exec(Warp& warp) {
+void Worker::set_up_exec(Cta& cta, Warp& warp) {
     exec.base[0] = warp.registers;
+    exec.base[1] = const_cast<uint8_t*>(cta.constants);
+    exec.cta = &cta;
     exec.warp = &warp;
 }
 
-void Worker::start_cta(uint64_t linear) {
+void Worker::start_cluster(uint64_t linear) {
+    const Dim3 &grid = launch->grid, &size = launch->cluster;
+    const uint32_t across = grid.x / size.x, down = grid.y / size.y, ctas = size.x * size.y * size.z;
+    cluster.linear = linear;
+    cluster.id = {static_cast<uint32_t>(linear % across), static_cast<uint32_t>(linear / across % down),
+                  static_cast<uint32_t>(linear / across / down)};
+    cluster.adversarial = device->seed != 0;
+    cluster.random.state = mix(mix(device->seed) + linear) | 1;
+    cluster.live_ctas = ctas;
+    cluster.live_threads = ctas * launch->block.x * launch->block.y * launch->block.z;
+    cluster.arrived = cluster.generation = 0;
+    cluster.time = cluster.serial = cluster.event_order = 0;
+    cluster.hopeless = cluster.current_warp = 0;
+    while (cluster.ctas.size() < ctas) cluster.ctas.push_back(std::make_unique<Cta>());
+
+    exec.program = program;
+    exec.lists = program->lists.data();
+    exec.memory = memory;
+    exec.device = device;
+    exec.worker = this;
+    if (!program->shared_constants.empty()) {
+        while (constants_of_rank.size() + 1 < ctas) {
+            const uint32_t base = static_cast<uint32_t>(constants_of_rank.size() + 1) << kRankShift;
+            auto& constants = constants_of_rank.emplace_back(program->constants);
+            for (const auto& c : program->shared_constants) {
+                uint8_t* lanes = constants.data() + c.offset;
+                for (int lane = 0; lane < kLanes; ++lane) {
+                    if (c.wide) reinterpret_cast<uint64_t*>(lanes)[lane] += base;
+                    else reinterpret_cast<uint32_t*>(lanes)[lane] += base;
+                }
+            }
+        }
+    }
+    for (uint32_t rank = 0; rank < ctas; ++rank) {
+        Cta& cta = *cluster.ctas[rank];
+        cta.cluster = &cluster;
+        cta.rank = rank;
+        cta.shared_base = rank << kRankShift;
+        const bool own = rank != 0 && !program->shared_constants.empty();
+        cta.constants = own ? constants_of_rank[rank - 1].data() : program->constants.data();
+        cta.id = {cluster.id.x * size.x + rank % size.x, cluster.id.y * size.y + rank / size.x % size.y,
+                  cluster.id.z * size.z + rank / size.x / size.y};
+        cta.linear = cta.id.x + static_cast<uint64_t>(grid.x) * (cta.id.y + static_cast<uint64_t>(grid.y) * cta.id.z);
+        start_cta(cta);
+    }
+}
+
+void Worker::start_cta(Cta& cta) {
     const Program& p = *program;
     const Launch& l = *launch;
-    cta.worker = this;
     cta.program = program;
     cta.launch = launch;
-    cta.linear = linear;
-    cta.id = {static_cast<uint32_t>(linear % l.grid.x), static_cast<uint32_t>(linear / l.grid.x % l.grid.y),
-              static_cast<uint32_t>(linear / l.grid.x / l.grid.y)};
-    cta.adversarial = device->seed != 0;
-    cta.random.state = mix(mix(device->seed) + linear) | 1;
+    cta.adversarial = cluster.adversarial;
     // Seed 0 leaves NaNs of every format; other seeds leave noise that can never look like an mbarrier object.
-    const uint64_t poison = cta.adversarial ? cta.random.next() | 0x8080808080808080ull : ~0ull;
+    const uint64_t poison = cluster.adversarial ? cluster.random.next() | 0x8080808080808080ull : ~0ull;
 
     const uint32_t dynamic_base = (kSharedBase + p.static_shared_bytes + 1023) / 1024 * 1024;
     cta.shared_bytes =
@@ -392,14 +444,12 @@ void Worker::start_cta(uint64_t linear) {
     cta.live_threads = cta.threads;
     cta.live_warps = warps;
     cta.barriers = {};
-    cta.cluster_arrived = cta.cluster_generation = 0;
     cta.tmem.reset();
     cta.tmem_allocated_columns = 0;
     cta.unordered.clear();
     cta.tensor_queue.clear();
     cta.tensor_head = 0;
-    cta.time = cta.epoch = cta.serial = cta.event_order = 0;
-    cta.hopeless = cta.current_warp = 0;
+    cta.epoch = 0;
 
     uint8_t* registers = cta.register_file.data();
     registers += (64 - reinterpret_cast<uintptr_t>(registers) % 64) % 64;
@@ -417,7 +467,7 @@ void Worker::start_cta(uint64_t linear) {
         warp.frames.push_back({0, 0});
         for (const auto& s : p.specials) {
             if (s.special == Special::kIsExplicitCluster) {
-                const uint32_t value = p.explicit_cluster ? kFullMask : 0;
+                const uint32_t value = special_value(s.special, cta, w, 0, *device) ? kFullMask : 0;
                 std::memcpy(warp.registers + s.slot, &value, 4);
                 continue;
             }
@@ -428,27 +478,26 @@ void Worker::start_cta(uint64_t linear) {
             }
         }
     }
-    exec.base[1] = const_cast<uint8_t*>(p.constants.data());
-    exec.cta = &cta;
-    exec.program = program;
-    exec.lists = p.lists.data();
-    exec.memory = memory;
-    exec.device = device;
-    exec.worker = this;
 }
 
-bool Worker::warp_ready(const Warp& warp) const {
+bool warp_ready(const Warp& warp, const Cta& cta) {
     for (const auto& f : warp.fragments)
         if (ready(f, cta)) return true;
     return false;
 }
 
+// Counted through the CTAs of the cluster; -1: none is ready.
 int Worker::pick_warp() {
-    const uint32_t n = static_cast<uint32_t>(cta.warps.size());
-    const uint32_t start = cta.adversarial ? cta.random.below(n) : cta.current_warp;
+    const uint32_t in_cta = static_cast<uint32_t>(cluster.ctas[0]->warps.size());
+    const uint32_t n = in_cta * static_cast<uint32_t>(cluster.ctas.size());
+    const uint32_t start = cluster.adversarial ? cluster.random.below(n) : cluster.current_warp;
+    uint32_t rank = start / in_cta, w = start % in_cta;
     for (uint32_t i = 0; i < n; ++i) {
-        const uint32_t w = start + i < n ? start + i : start + i - n;
-        if (warp_ready(cta.warps[w])) return static_cast<int>(w);
+        const Cta& cta = *cluster.ctas[rank];
+        if (warp_ready(cta.warps[w], cta)) return static_cast<int>(rank * in_cta + w);
+        if (++w < in_cta) continue;
+        w = 0;
+        if (++rank == cluster.ctas.size()) rank = 0;
     }
     return -1;
 }
@@ -456,6 +505,7 @@ int Worker::pick_warp() {
 // The ready fragment with the lowest pc that has not yielded, merged with the others at its pc. *limit: the pc where
 // another ready fragment stands.
 int Worker::pick_fragment(Warp& warp, uint32_t* limit) {
+    const Cta& cta = *exec.cta;
     auto& fragments = warp.fragments;
     *limit = UINT32_MAX;
     if (fragments.size() == 1) {
@@ -497,7 +547,6 @@ int Worker::pick_fragment(Warp& warp, uint32_t* limit) {
 uint32_t Worker::run_warp(Warp& warp, uint32_t budget) {
     const Insn* code = program->code.data();
     uint32_t executed = 0;
-    set_up_exec(warp);
     while (executed < budget) {
         uint32_t limit;
         const int picked = pick_fragment(warp, &limit);
@@ -549,128 +598,150 @@ uint32_t Worker::run_warp(Warp& warp, uint32_t budget) {
     return executed;
 }
 
-void Worker::run_completion(AsyncOp& op) {
-    cta.event_order = mix(cta.event_order ^ (op.serial << 1 | 1));
-    set_up_exec(cta.warps[op.warp]);
+void Worker::run_completion(Cta& cta, AsyncOp& op) {
+    cluster.event_order = mix(cluster.event_order ^ (op.serial << 1 | 1));
+    set_up_exec(cta, cta.warps[op.warp]);
     exec.pc = op.pc;
     complete(exec, op);
+    ++cta.epoch;
 }
 
+// Completions may queue nothing, but they change epochs.
 void Worker::drain_async(bool stuck) {
-    // Completions may queue nothing, but they change epoch.
-    if (!cta.adversarial) {
-        std::vector<AsyncOp> batch;
-        batch.swap(cta.unordered);
-        for (AsyncOp& op : batch) {
-            run_completion(op);
-            ++cta.epoch;
+    if (!cluster.adversarial) {
+        for (auto& owner : cluster.ctas) {
+            Cta& cta = *owner;
+            std::vector<AsyncOp> batch;
+            batch.swap(cta.unordered);
+            for (AsyncOp& op : batch) run_completion(cta, op);
+            while (cta.tensor_head < cta.tensor_queue.size()) {
+                AsyncOp op = std::move(cta.tensor_queue[cta.tensor_head++]);
+                run_completion(cta, op);
+            }
+            cta.tensor_queue.clear();
+            cta.tensor_head = 0;
         }
-        while (cta.tensor_head < cta.tensor_queue.size()) {
-            AsyncOp op = std::move(cta.tensor_queue[cta.tensor_head++]);
-            run_completion(op);
-            ++cta.epoch;
-        }
-        cta.tensor_queue.clear();
-        cta.tensor_head = 0;
         return;
     }
-    auto finish_unordered = [this](size_t i) {
+    auto finish_unordered = [this](Cta& cta, size_t i) {
         AsyncOp op = std::move(cta.unordered[i]);
         if (i + 1 != cta.unordered.size()) cta.unordered[i] = std::move(cta.unordered.back());
         cta.unordered.pop_back();
-        run_completion(op);
-        ++cta.epoch;
+        run_completion(cta, op);
     };
-    auto finish_tensor = [this] {
+    auto finish_tensor = [this](Cta& cta) {
         AsyncOp op = std::move(cta.tensor_queue[cta.tensor_head++]);
         if (cta.tensor_head == cta.tensor_queue.size()) {
             cta.tensor_queue.clear();
             cta.tensor_head = 0;
         }
-        run_completion(op);
-        ++cta.epoch;
+        run_completion(cta, op);
     };
     bool any = false;
     while (true) {
-        uint32_t due = 0;
+        // One of the operations that are due: any unordered one, and with equal chance the tensor core's next.
+        uint32_t due = 0, tensors_due = 0;
+        Cta *owner = nullptr, *tensor_owner = nullptr;
         size_t chosen = 0;
-        for (size_t i = 0; i < cta.unordered.size(); ++i)
-            if (cta.unordered[i].due <= cta.time && cta.random.below(++due) == 0) chosen = i;
-        const bool tensor_due =
-            cta.tensor_head < cta.tensor_queue.size() && cta.tensor_queue[cta.tensor_head].due <= cta.time;
-        if (due == 0 && !tensor_due) break;
+        for (auto& cta : cluster.ctas) {
+            for (size_t i = 0; i < cta->unordered.size(); ++i) {
+                if (cta->unordered[i].due > cluster.time || cluster.random.below(++due) != 0) continue;
+                chosen = i;
+                owner = cta.get();
+            }
+            if (cta->tensor_head == cta->tensor_queue.size() || cta->tensor_queue[cta->tensor_head].due > cluster.time)
+                continue;
+            if (++tensors_due == 1 || cluster.random.below(tensors_due) == 0) tensor_owner = cta.get();
+        }
+        if (due == 0 && tensors_due == 0) break;
         any = true;
-        if (tensor_due && (due == 0 || cta.random.below(2) == 0)) finish_tensor();
-        else finish_unordered(chosen);
+        if (tensors_due != 0 && (due == 0 || cluster.random.below(2) == 0)) finish_tensor(*tensor_owner);
+        else finish_unordered(*owner, chosen);
     }
-    if (!any && stuck) {
-        const bool tensor = cta.tensor_head < cta.tensor_queue.size();
-        const uint32_t n = static_cast<uint32_t>(cta.unordered.size()) + (tensor ? 1 : 0);
-        if (n == 0) return;
-        const uint32_t pick = cta.random.below(n);
-        if (pick < cta.unordered.size()) finish_unordered(pick);
-        else finish_tensor();
+    if (any || !stuck) return;
+    uint32_t n = 0;
+    for (const auto& cta : cluster.ctas)
+        n += static_cast<uint32_t>(cta->unordered.size()) + (cta->tensor_head < cta->tensor_queue.size() ? 1 : 0);
+    if (n == 0) return;
+    uint32_t pick = cluster.random.below(n);
+    for (auto& cta : cluster.ctas) {
+        if (pick < cta->unordered.size()) return finish_unordered(*cta, pick);
+        pick -= static_cast<uint32_t>(cta->unordered.size());
+        if (cta->tensor_head == cta->tensor_queue.size()) continue;
+        if (pick == 0) return finish_tensor(*cta);
+        --pick;
     }
 }
 
 bool Worker::force_pollers() {
-    if (++cta.hopeless > kHopelessRounds) return false;
+    if (++cluster.hopeless > kHopelessRounds) return false;
     bool any = false;
-    for (auto& warp : cta.warps) {
-        for (auto& f : warp.fragments) {
-            if (f.wait != Wait::kMbarrier) continue;
-            f.forced = true;
-            f.wait = Wait::kNone;
-            any = true;
+    for (auto& cta : cluster.ctas) {
+        for (auto& warp : cta->warps) {
+            for (auto& f : warp.fragments) {
+                if (f.wait != Wait::kMbarrier) continue;
+                f.forced = true;
+                f.wait = Wait::kNone;
+                any = true;
+            }
         }
     }
     return any;
+}
+
+// What a fragment waits for, and how far that is.
+std::string waits_text(const Fragment& f, const Cta& cta) {
+    char hex[16];
+    switch (f.wait) {
+        case Wait::kConverge: return " for the other lanes of the warp (.aligned)";
+        case Wait::kMembers:
+        case Wait::kWarpBarrier: return " for the lanes of its membermask";
+        case Wait::kBarrier: {
+            const NamedBarrier& b = cta.barriers[f.wait_id];
+            return " for barrier " + std::to_string(f.wait_id) + " (" + std::to_string(b.arrived) + " of " +
+                   std::to_string(b.expected != 0 ? b.expected : cta.live_threads) + " threads arrived)";
+        }
+        case Wait::kCluster:
+            return " for barrier.cluster (" + std::to_string(cta.cluster->arrived) + " of " +
+                   std::to_string(cta.cluster->live_threads) + " threads arrived)";
+        case Wait::kMbarrier: {
+            std::snprintf(hex, sizeof hex, "0x%x", f.wait_address);
+            std::string text = std::string(" for mbarrier ") + hex + " to complete phase " +
+                               std::to_string(f.wait_phase);
+            const uint32_t offset = f.wait_address - cta.shared_base;
+            if (offset + 8 > cta.shared_bytes) return text;
+            uint64_t word;
+            std::memcpy(&word, cta.shared.data() + offset, 8);
+            const MbarrierState s = mbarrier_unpack(word);
+            if (!s.valid) return text + " (not a valid mbarrier object)";
+            return text + " (now phase parity " + std::to_string(s.phase & 1) + ", pending arrivals " +
+                   std::to_string(s.pending) + " of " + std::to_string(s.expected) + ", tx-count " +
+                   std::to_string(s.tx) + ")";
+        }
+        case Wait::kAsync: return " for its asynchronous operations";
+        case Wait::kTmem: return " for Tensor Memory columns";
+        case Wait::kNone: break;
+    }
+    return " (spins)";
 }
 
 void Worker::report_deadlock() {
     std::string text;
     bool aligned = true;
     int shown = 0;
-    for (const auto& warp : cta.warps) {
-        for (const auto& f : warp.fragments) {
-            const InsnInfo& info = program->info[f.pc];
-            if (f.wait != Wait::kConverge && f.wait != Wait::kMembers) aligned = false;
-            if (++shown > 16) continue;
-            text += "; warp " + std::to_string(warp.index) + " lanes 0x";
-            char hex[16];
-            std::snprintf(hex, sizeof hex, "%08x", f.mask);
-            text += hex;
-            text += " at line " + std::to_string(info.line) + " `" + info.text + "`";
-            switch (f.wait) {
-                case Wait::kConverge: text += " for the other lanes of the warp (.aligned)"; break;
-                case Wait::kMembers:
-                case Wait::kWarpBarrier: text += " for the lanes of its membermask"; break;
-                case Wait::kBarrier: {
-                    const NamedBarrier& b = cta.barriers[f.wait_id];
-                    text += " for barrier " + std::to_string(f.wait_id) + " (" + std::to_string(b.arrived) + " of " +
-                            std::to_string(b.expected != 0 ? b.expected : cta.live_threads) + " threads arrived)";
-                    break;
-                }
-                case Wait::kMbarrier: {
-                    std::snprintf(hex, sizeof hex, "0x%x", f.wait_address);
-                    text += std::string(" for mbarrier ") + hex + " to complete phase " + std::to_string(f.wait_phase);
-                    if (f.wait_address + 8 <= cta.shared_bytes) {
-                        uint64_t word;
-                        std::memcpy(&word, cta.shared.data() + f.wait_address, 8);
-                        const MbarrierState s = mbarrier_unpack(word);
-                        if (s.valid) {
-                            text += " (now phase parity " + std::to_string(s.phase & 1) + ", pending arrivals " +
-                                    std::to_string(s.pending) + " of " + std::to_string(s.expected) + ", tx-count " +
-                                    std::to_string(s.tx) + ")";
-                        } else {
-                            text += " (not a valid mbarrier object)";
-                        }
-                    }
-                    break;
-                }
-                case Wait::kAsync: text += " for its asynchronous operations"; break;
-                case Wait::kTmem: text += " for Tensor Memory columns"; break;
-                case Wait::kNone: text += " (spins)"; break;
+    for (const auto& cta : cluster.ctas) {
+        for (const auto& warp : cta->warps) {
+            for (const auto& f : warp.fragments) {
+                const InsnInfo& info = program->info[f.pc];
+                if (f.wait != Wait::kConverge && f.wait != Wait::kMembers) aligned = false;
+                if (++shown > 16) continue;
+                text += "; ";
+                if (cluster.ctas.size() > 1) text += "rank " + std::to_string(cta->rank) + " ";
+                text += "warp " + std::to_string(warp.index) + " lanes 0x";
+                char hex[16];
+                std::snprintf(hex, sizeof hex, "%08x", f.mask);
+                text += hex;
+                text += " at line " + std::to_string(info.line) + " `" + info.text + "`" + waits_text(f, *cta);
             }
         }
     }
@@ -680,7 +751,8 @@ void Worker::report_deadlock() {
     fault(RunStatus::kDeadlock, -1, "deadlock: nothing can run" + text);
 }
 
-void Worker::finish_cta() {
+void Worker::finish_cta(Cta& cta) {
+    exec.cta = &cta;
     bool only_commits = true;
     const AsyncOp* pending = nullptr;
     for (size_t i = cta.tensor_head; i < cta.tensor_queue.size(); ++i) {
@@ -708,40 +780,52 @@ void Worker::finish_cta() {
     }
 }
 
-void Worker::run_cta(uint64_t linear) {
-    start_cta(linear);
-    while (cta.live_warps != 0) {
-        const int w = pick_warp();
-        if (w < 0) {
-            const uint64_t before = cta.epoch;
-            if (cta.async_pending()) {
+void Worker::run_cluster(uint64_t linear) {
+    start_cluster(linear);
+    const uint32_t in_cta = static_cast<uint32_t>(cluster.ctas[0]->warps.size());
+    const uint32_t warps = in_cta * static_cast<uint32_t>(cluster.ctas.size());
+    const uint64_t limit = max_instructions > ~0ull / cluster.ctas.size() ? ~0ull
+                                                                          : max_instructions * cluster.ctas.size();
+    while (true) {
+        const int picked = pick_warp();
+        if (picked < 0) {
+            const uint64_t before = cluster.events();
+            bool pending = false;
+            for (const auto& cta : cluster.ctas) pending |= cta->async_pending();
+            if (pending) {
                 drain_async(true);
-                if (cta.epoch != before) cta.hopeless = 0;
+                if (cluster.events() != before) cluster.hopeless = 0;
                 continue;
             }
             if (!force_pollers()) report_deadlock();
             continue;
         }
-        const uint64_t epoch = cta.epoch;
-        cta.current_warp = static_cast<uint32_t>(w);
-        cta.event_order = mix(cta.event_order ^ static_cast<uint64_t>(w) << 1);
+        const uint32_t w = static_cast<uint32_t>(picked);
+        const uint64_t before = cluster.events();
+        Cta& cta = *cluster.ctas[w / in_cta];
+        Warp& warp = cta.warps[w % in_cta];
+        cluster.current_warp = w;
+        cluster.event_order = mix(cluster.event_order ^ static_cast<uint64_t>(w) << 1);
         uint32_t quantum = kPlainQuantum;
-        if (cta.adversarial) quantum = cta.random.below(8) == 0 ? 1 + cta.random.below(2048) : 1 + cta.random.below(48);
-        cta.time += std::max(1u, run_warp(cta.warps[w], quantum));
-        if (!cta.adversarial && cta.warps[w].fragments.size() <= 1) {
-            cta.current_warp = static_cast<uint32_t>(w) + 1 < cta.warps.size() ? static_cast<uint32_t>(w) + 1 : 0;
+        if (cluster.adversarial)
+            quantum = cluster.random.below(8) == 0 ? 1 + cluster.random.below(2048) : 1 + cluster.random.below(48);
+        set_up_exec(cta, warp);
+        cluster.time += std::max(1u, run_warp(warp, quantum));
+        if (!cluster.adversarial && warp.fragments.size() <= 1) cluster.current_warp = w + 1 < warps ? w + 1 : 0;
+        if (cta.exited()) {
+            finish_cta(cta);
+            if (--cluster.live_ctas == 0) break;
         }
-        if (cta.live_warps == 0) break;
         drain_async(false);
-        if (cta.epoch != epoch) cta.hopeless = 0;
-        if (cta.time > max_instructions) {
+        if (cluster.events() != before) cluster.hopeless = 0;
+        if (cluster.time > limit) {
             fault(RunStatus::kDeadlock, -1,
-                  "the CTA ran " + std::to_string(cta.time) + " warp instructions (PTXEMU_MAX_INSTRUCTIONS)");
+                  std::string("the ") + (cluster.ctas.size() == 1 ? "CTA" : "cluster") + " ran " +
+                      std::to_string(cluster.time) + " warp instructions (PTXEMU_MAX_INSTRUCTIONS)");
         }
         if (stop->load(std::memory_order_relaxed)) return;
     }
-    finish_cta();
-    event_order += mix(cta.event_order ^ linear);
+    event_order += mix(cluster.event_order ^ linear);
 }
 
 void warn(Exec& x, const std::string& what) {
@@ -762,7 +846,10 @@ std::string Worker::fault_text(const Fault& f) const {
             text += " (" + program->source_files[info.source_file] + ":" + std::to_string(info.source_line) + ")";
         }
     }
-    text += ", CTA " + coordinates(cta.id);
+    if (exec.cta) {
+        text += ", CTA " + coordinates(exec.cta->id);
+        if (exec.cta->cluster->ctas.size() > 1) text += " of rank " + std::to_string(exec.cta->rank);
+    }
     if (exec.warp) text += ", warp " + std::to_string(exec.warp->index);
     if (f.lane >= 0) text += ", lane " + std::to_string(f.lane);
     return text + ": " + f.what;

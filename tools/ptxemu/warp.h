@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run-time state: a CTA with its warps, fragments, named barriers and asynchronous work, and what a handler sees of it.
+// Run-time state: a cluster of CTAs with their warps, fragments, named barriers and asynchronous work, and what a handler
+// sees of it.
 //
 // A warp is a set of fragments (pc, lanes). The lowest pc runs first, so that fragments reconverge; one that spins
 // yields to the others. A fragment that must wait is blocked and its instruction is executed again after the next event
@@ -20,7 +21,7 @@
 
 namespace ptxemu {
 
-// xorshift64*: one per CTA, so that a seed gives the same schedule whatever the number of host threads.
+// xorshift64*: one per cluster, so that a seed gives the same schedule whatever the number of host threads.
 struct Random {
     uint64_t state = 1;
     uint64_t next() {
@@ -47,7 +48,8 @@ enum class Wait : uint8_t {
     kBarrier,       // a named barrier (Fragment::wait_id)
     kMbarrier,      // mbarrier.try_wait at wait_address
     kAsync,         // wait_group, tcgen05.wait: the thread's own asynchronous work
-    kTmem           // tcgen05.alloc: columns
+    kTmem,          // tcgen05.alloc: columns
+    kCluster        // barrier.cluster.wait
 };
 
 struct Fragment {
@@ -78,7 +80,8 @@ struct Warp {
     uint32_t pending_async = 0;   // AsyncOps of this warp that wait_group or tcgen05.wait can wait for
     Allocation cached;            // the last global allocation accessed
     std::array<uint32_t, kLanes> bulk_group{}, copy_group{}, wgmma_group{};   // number of the open group per lane
-    std::array<uint32_t, kLanes> cluster_generation{};   // of the lane's last barrier.cluster.arrive
+    // Of the lane's barrier.cluster.arrive that it has not yet waited for: the cluster's generation + 1; else 0.
+    std::array<uint32_t, kLanes> cluster_arrival{};
 };
 
 // wait_group's view of a thread: groups are numbered from 0 in commit order.
@@ -102,7 +105,7 @@ enum class AsyncKind : uint8_t {
 
 struct AsyncOp {
     AsyncKind kind = AsyncKind::kCopy;
-    uint64_t due = 0;   // Cta::time; not before
+    uint64_t due = 0;   // Cluster::time; not before
     uint64_t serial = 0;
     uint32_t pc = 0, warp = 0;
     uint32_t mask = 0;   // lanes (one for most)
@@ -133,35 +136,55 @@ struct NamedBarrier {
 };
 
 struct Worker;
+struct Cluster;
 
 struct Cta {
-    Worker* worker = nullptr;
+    Cluster* cluster = nullptr;
     const Program* program = nullptr;
     const Launch* launch = nullptr;
+    const uint8_t* constants = nullptr;   // the program's, with this CTA's shared addresses
     Dim3 id;
     uint64_t linear = 0;
-    std::vector<uint8_t> shared;   // the window from address 0
-    uint32_t shared_bytes = 0;     // end of the window
+    uint32_t rank = 0;             // in the cluster
+    uint32_t shared_base = 0;      // rank << kRankShift
+    std::vector<uint8_t> shared;   // the window from shared_base
+    uint32_t shared_bytes = 0;     // end of the window, counted from shared_base
     std::vector<uint8_t> register_file, local_memory;
     std::vector<Warp> warps;
     uint32_t threads = 0, live_threads = 0, live_warps = 0;
     std::array<NamedBarrier, 16> barriers;
-    uint32_t cluster_arrived = 0, cluster_generation = 0;   // barrier.cluster of a cluster of one CTA
     std::unique_ptr<Tmem> tmem;
     uint32_t tmem_allocated_columns = 0;
     std::vector<AsyncOp> unordered;      // any order
     std::vector<AsyncOp> tensor_queue;   // tcgen05 mma, cp and commit: in issue order
     size_t tensor_head = 0;
+    bool adversarial = false;
+    uint64_t epoch = 0;   // grows with every event that can end a wait of one of its warps
+
+    bool async_pending() const { return !unordered.empty() || tensor_head < tensor_queue.size(); }
+    bool exited() const { return live_warps == 0; }
+};
+
+// What is scheduled as one: the CTAs of a cluster, or a CTA alone.
+struct Cluster {
+    uint64_t linear = 0;   // in the grid
+    Dim3 id;
+    std::vector<std::unique_ptr<Cta>> ctas;   // by rank
+    uint32_t live_ctas = 0, live_threads = 0;
+    uint32_t arrived = 0, generation = 0;   // barrier.cluster
     Random random;
     bool adversarial = false;
-    uint64_t time = 0;    // warp instructions executed
-    uint64_t epoch = 0;   // grows with every event that can end a wait
+    uint64_t time = 0;   // warp instructions executed
     uint64_t serial = 0;
     uint64_t event_order = 0;   // hash of the warps run and the operations completed so far
     uint32_t hopeless = 0;      // rounds of forced try_waits without any event
-    uint32_t current_warp = 0;
+    uint32_t current_warp = 0;   // counted through the CTAs
 
-    bool async_pending() const { return !unordered.empty() || tensor_head < tensor_queue.size(); }
+    uint64_t events() const {
+        uint64_t n = 0;
+        for (const auto& cta : ctas) n += cta->epoch;
+        return n;
+    }
 };
 
 enum class Flow : uint8_t {
@@ -218,8 +241,9 @@ bool exit_lanes(Exec& x, uint32_t mask);
 bool warp_barrier(Exec& x, uint32_t mask, uint32_t members);
 // Named barrier. sync: wait; reduction slot: predicate or register written at completion.
 bool barrier_arrive(Exec& x, uint32_t mask, uint32_t id, uint32_t threads, bool aligned, bool wait, uint32_t value);
-// Releases named barriers whose count is reached by arrivals or exits.
+// Releases named barriers, and barrier.cluster, whose count is reached by arrivals or exits.
 void barrier_check(Cta& cta);
+void cluster_barrier_check(Cluster& cluster);
 // Queue an asynchronous operation: due, serial and owner are filled in here.
 AsyncOp& queue_unordered(Exec& x, AsyncKind kind, int lane);
 AsyncOp& queue_tensor(Exec& x, AsyncKind kind, int lane);
@@ -235,12 +259,19 @@ uint32_t mn_major_address(const SmemDescriptor& d, int bytes, int mn, int k);
 // tcgen05.ld and st of the warp that are still in flight.
 void finish_tmem_accesses(Exec& x, AsyncKind kind);
 
-// Address helpers (exec_memory.cpp). Each faults with the lane and address.
+// Address helpers (exec_memory.cpp). Each faults with the lane and address. A shared address holds the rank of its CTA
+// in the cluster from bit kRankShift on, as on sm_90 and later.
+// .shared::cta: memory of the executing CTA.
 uint8_t* shared_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uint32_t align);
+// .shared::cluster: memory of any CTA of the cluster that has not exited.
+uint8_t* cluster_shared_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uint32_t align);
+Cta& cta_of(Exec& x, int lane, uint64_t address);
 uint8_t* global_at(Exec& x, int lane, uint64_t address, uint64_t bytes, uint32_t align, bool write);
 uint8_t* generic_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uint32_t align, bool write);
-// Shared address out of a generic or shared operand.
+// Shared address, of any CTA of the cluster, out of a generic or shared operand.
 uint32_t shared_address(Exec& x, int lane, uint64_t address, const char* what);
+// The same, which must be of the executing CTA.
+uint32_t own_shared_address(Exec& x, int lane, uint64_t address, const char* what);
 uint64_t* mbarrier_at(Exec& x, int lane, uint64_t address);
 // One lane's address operand: slot i of in plus in.imm.
 uint64_t lane_address(const Exec& x, const Insn& in, int i, int lane);
