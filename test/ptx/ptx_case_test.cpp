@@ -10,12 +10,14 @@
 //     // scalar b64: 5                        a value
 //     // map: buffer=0 type=0 rank=2 dims=128,64 strides=128 box=64,8 swizzle=0     a tensor map of an earlier buffer
 //     // block: 32                            threads, default 32;  // grid: 1;  // shared: 0 (bytes, dynamic)
+//     // cluster: 2                           CTAs, default 1
 //     // fails: deadlock: text                the launch must fail so, its message containing text
 //     // refused: text                        decoding must fail, its message containing text
 //     // seeds: 0 1 2                         schedules, default 0 1 2 3
 //
 // LIDX_PTX_CASES names the folders, separated by colons. LIDX_PTX_DRIVER=PATH runs them through the CUDA driver at PATH
 // instead (all but those that its device cannot run, and the failing ones), which is how silicon confirms them.
+#include <cuda.h>
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -59,7 +61,7 @@ struct Case {
     std::string file, name, source;
     std::vector<Buffer> buffers;
     std::vector<Parameter> parameters;
-    ptxemu::Dim3 grid, block{32, 1, 1};
+    ptxemu::Dim3 grid, block{32, 1, 1}, cluster;
     uint32_t shared_bytes = 0;
     std::string fails, refused;
     std::vector<uint64_t> seeds{0, 1, 2, 3};
@@ -147,6 +149,8 @@ std::vector<Case> read_cases(const std::string& path, const std::string& text) {
             c.block.x = static_cast<uint32_t>(std::stoul(value));
         } else if (kind == "grid") {
             c.grid.x = static_cast<uint32_t>(std::stoul(value));
+        } else if (kind == "cluster") {
+            c.cluster.x = static_cast<uint32_t>(std::stoul(value));
         } else if (kind == "shared") {
             c.shared_bytes = static_cast<uint32_t>(std::stoul(value));
         } else if (kind == "fails") {
@@ -228,6 +232,8 @@ void run_on_emulator(const Case& c, const ptxemu::Module& module, const std::map
         ptxemu::Launch launch;
         launch.grid = c.grid;
         launch.block = c.block;
+        launch.cluster = c.cluster;
+        launch.explicit_cluster = c.cluster.x > 1;
         launch.dynamic_shared_bytes = c.shared_bytes;
         std::vector<uint64_t> device;
         for (const auto& b : c.buffers) {
@@ -322,8 +328,18 @@ void run_on_driver(const Case& c, const Driver& driver, void* module) {
         }
     }
     if (c.shared_bytes > 48 * 1024) driver.call("cuFuncSetAttribute", function, 8, static_cast<int>(c.shared_bytes));
-    driver.call("cuLaunchKernel", function, c.grid.x, 1u, 1u, c.block.x, 1u, 1u, c.shared_bytes,
-                static_cast<void*>(nullptr), pointers.data(), static_cast<void**>(nullptr));
+    if (c.cluster.x > 8) driver.call("cuFuncSetAttribute", function, 14, 1);   // non-portable cluster size
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attribute.value.clusterDim = {c.cluster.x, 1, 1};
+    CUlaunchConfig config{};
+    config.gridDimX = c.grid.x;
+    config.blockDimX = c.block.x;
+    config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+    config.sharedMemBytes = c.shared_bytes;
+    config.attrs = &attribute;
+    config.numAttrs = c.cluster.x > 1 ? 1 : 0;
+    driver.call("cuLaunchKernelEx", &config, function, pointers.data(), static_cast<void**>(nullptr));
     driver.call("cuCtxSynchronize");
     for (size_t i = 0; i < c.buffers.size(); ++i) {
         if (c.buffers[i].is_output) {
