@@ -178,7 +178,9 @@ const char* status_name(RunStatus s) {
         case RunStatus::kDeadlock: return "deadlock";
         case RunStatus::kTrap: return "trap";
         case RunStatus::kAssert: return "assert";
-        case RunStatus::kInternal: return "launch_failed";
+        case RunStatus::kInternal: return "internal";
+        case RunStatus::kLaunchFailed: return "launch_failed";
+        case RunStatus::kFindings: return "findings";
     }
     return "?";
 }

@@ -19,7 +19,9 @@ CUresult result_of(RunStatus status) {
         case RunStatus::kIllegalInstruction: return CUDA_ERROR_ILLEGAL_INSTRUCTION;
         case RunStatus::kInvalidParams: return CUDA_ERROR_INVALID_VALUE;
         case RunStatus::kDeadlock: return CUDA_ERROR_LAUNCH_TIMEOUT;
-        case RunStatus::kTrap: return CUDA_ERROR_LAUNCH_FAILED;
+        case RunStatus::kTrap:
+        case RunStatus::kLaunchFailed:
+        case RunStatus::kFindings: return CUDA_ERROR_LAUNCH_FAILED;
         case RunStatus::kAssert: return CUDA_ERROR_ASSERT;
         case RunStatus::kInternal: break;
     }
@@ -261,6 +263,7 @@ std::string stats_json(const Stats& stats) {
     number("tma_bytes_loaded", stats.tma_bytes_loaded);
     number("mma_operations", stats.mma_operations);
     number("warnings", stats.warnings);
+    number("errors", stats.errors);
     number("event_order", stats.event_order);
     append_counts(json, "warp_counts", stats.warp_counts);
     append_counts(json, "thread_counts", stats.thread_counts);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "scheduler.h"
@@ -20,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr uint32_t kMaxThreadsPerBlock = 1024;
 constexpr uint32_t kMaxCtasPerCluster = 16;   // with the non-portable size
 
-RunResult invalid(const std::string& why) { return {RunStatus::kInvalidParams, why}; }
+RunResult invalid(const std::string& why) { return {RunStatus::kInvalidParams, why, {}}; }
 
 RunResult check_launch(const Program& p, const Launch& l, const DeviceConfig& device) {
     const std::string kernel = "kernel " + p.name + ": ";
@@ -103,7 +104,8 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
     std::atomic<uint64_t> next{0}, done{0};
     std::atomic<bool> stop{false};
     std::mutex mutex;
-    Warnings warnings;
+    FindingLog findings;
+    std::optional<Finding> last;
     RunResult result;
     Stats total;
     total.launches = 1;
@@ -117,7 +119,7 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
         worker->device = &device;
         worker->memory = &memory;
         worker->stop = &stop;
-        worker->warnings = &warnings;
+        worker->findings = &findings;
         worker->max_instructions = device.max_instructions;
         worker->warp_counts.assign(program.code.size(), 0);
         worker->lane_counts.assign(program.code.size(), 0);
@@ -142,12 +144,15 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
             }
         } catch (const Fault& f) {
             std::lock_guard lock(mutex);
-            if (result.status == RunStatus::kOk) result = {f.status, worker->fault_text(f)};
+            if (result.status == RunStatus::kOk && f.status != RunStatus::kFindings) {
+                result = {f.status, worker->fault_text(f), {}};
+                last = worker->fault_finding(f);
+            }
             stop = true;
         } catch (const std::exception& e) {
             std::lock_guard lock(mutex);
             if (result.status == RunStatus::kOk)
-                result = {RunStatus::kInternal, "kernel " + program.name + ": " + e.what()};
+                result = {RunStatus::kInternal, "kernel " + program.name + ": " + e.what(), {}};
             stop = true;
         }
         std::lock_guard lock(mutex);
@@ -177,7 +182,20 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
     work();
     for (auto& t : others) t.join();
     if (reported) std::fputc('\n', stderr);
-    total.warnings = warnings.pcs.size();
+    result.findings = findings.take();
+    if (last) result.findings.push_back(std::move(*last));
+    for (const Finding& f : result.findings) ++(f.severity == Severity::kError ? total.errors : total.warnings);
+    if (result.status == RunStatus::kOk && total.errors != 0) {
+        for (const Finding& f : result.findings) {
+            if (f.severity != Severity::kError) continue;
+            result.status = RunStatus::kFindings;
+            result.message = "kernel " + program.name + ": " + std::to_string(total.errors) +
+                             (total.errors == 1 ? " error" : " errors, the first") + " [" + f.code + "] at PTX line " +
+                             std::to_string(f.party.ptx_line) + ": " + f.what;
+            break;
+        }
+    }
+    total.findings = result.findings;
     total.seconds = std::chrono::duration<double>(Clock::now() - started).count();
     stats.add(total);
     return result;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "findings.h"
 #include "ir.h"
 #include "memory.h"
 
@@ -19,7 +20,7 @@ struct DeviceConfig {
     int multiprocessors = 148;             // PTXEMU_SMS
     uint64_t seed = 0;                     // PTXEMU_SEED; 0: the plain in-order schedule, else adversarial
     int threads = 1;                       // PTXEMU_THREADS: host threads that run CTAs
-    bool check = false;                    // PTXEMU_CHECK: warn of what the hardware lets pass
+    bool check = false;                    // PTXEMU_CHECK: report what the hardware lets pass
     bool progress = false;                 // PTXEMU_PROGRESS: a line on stderr where a launch takes over 2 s
     uint32_t max_shared_per_block = 232448; // opt-in limit; 227 KB on sm_90 and sm_100
     uint64_t max_instructions = 100'000'000'000; // PTXEMU_MAX_INSTRUCTIONS: of a CTA's warps; about an hour
@@ -44,7 +45,8 @@ struct Stats {
     std::map<std::string, uint64_t> thread_counts;
     uint64_t warp_instructions = 0, thread_instructions = 0, launches = 0, ctas = 0;
     uint64_t tma_bytes_loaded = 0, mma_operations = 0;
-    uint64_t warnings = 0;                 // instructions warned of, each once in a launch (DeviceConfig::check)
+    uint64_t warnings = 0, errors = 0;     // findings of each severity, each once in a launch (DeviceConfig::check)
+    std::vector<Finding> findings;         // launch after launch
     // Of the last launch: a hash of the order in which each CTA's warps ran and its asynchronous operations completed.
     uint64_t event_order = 0;
     double seconds = 0;
@@ -52,11 +54,14 @@ struct Stats {
 };
 
 enum class RunStatus {
-    kOk, kIllegalAddress, kMisaligned, kIllegalInstruction, kInvalidParams, kDeadlock, kTrap, kAssert, kInternal
+    kOk, kIllegalAddress, kMisaligned, kIllegalInstruction, kInvalidParams, kDeadlock, kTrap, kAssert, kInternal,
+    kLaunchFailed,   // the CTA ends in a state that it must not leave behind
+    kFindings        // ran to its end, with errors among the findings
 };
 struct RunResult {
     RunStatus status = RunStatus::kOk;
     std::string message;                   // names kernel, PTX line, CTA, warp, lane, address
+    std::vector<Finding> findings;         // the fault that ended the launch, if any, is the last one
 };
 
 // A function made executable. Immutable after decode; shareable between threads.

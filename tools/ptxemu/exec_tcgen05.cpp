@@ -112,7 +112,8 @@ Window window_of(Exec& x, uint32_t address, const Access& a, const char* what) {
     const uint32_t column = address & 0xffff;
     const uint32_t quarter = address >> 21 & 3;
     if (x.device->check && quarter != x.warp->index % 4) {
-        warn(x, std::string(what) + " names lanes of quarter " + std::to_string(quarter) + " of Tensor Memory, warp " +
+        warn(x, "tmem-lane-quarter",
+             std::string(what) + " names lanes of quarter " + std::to_string(quarter) + " of Tensor Memory, warp " +
                     std::to_string(x.warp->index) + " reaches quarter " + std::to_string(x.warp->index % 4) +
                     ": the hardware ignores these address bits");
     }

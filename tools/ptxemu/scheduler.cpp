@@ -122,7 +122,22 @@ void wake_warp(Warp& warp, bool converging_only) {
 
 }   // namespace
 
-void fault(RunStatus status, int lane, const std::string& what) { throw Fault{status, what, lane}; }
+void fault(RunStatus status, int lane, const std::string& what) {
+    const auto code = [status] {
+        switch (status) {
+            case RunStatus::kIllegalAddress: return "illegal-address";
+            case RunStatus::kMisaligned: return "misaligned-address";
+            case RunStatus::kDeadlock: return "deadlock";
+            case RunStatus::kTrap: return "trap";
+            case RunStatus::kAssert: return "assertion";
+            default: return "illegal-instruction";
+        }
+    };
+    throw Fault{status, what, lane, code()};
+}
+void fault(RunStatus status, const char* code, int lane, const std::string& what) {
+    throw Fault{status, what, lane, code};
+}
 
 bool block(Exec& x, uint32_t mask, Wait wait) {
     if (wait != Wait::kBarrier) {   // it will be executed again: count it once
@@ -768,13 +783,14 @@ void Worker::finish_cta(Cta& cta) {
     exec.warp = nullptr;
     if (!only_commits) {
         exec.pc = pending->pc;
-        fault(RunStatus::kInternal, -1, "the CTA exits while this asynchronous operation is in flight");
+        fault(RunStatus::kLaunchFailed, "exit-in-flight", -1,
+              "the CTA exits while this asynchronous operation is in flight");
     }
     // Copies and arrivals whose data nobody reads any more end with the CTA.
     cta.unordered.clear();
     cta.tensor_queue.clear();
     if (cta.tmem && cta.tmem->allocated_columns() != 0) {
-        fault(RunStatus::kInternal, -1,
+        fault(RunStatus::kLaunchFailed, "exit-tmem-held", -1,
               "the CTA exits with " + std::to_string(cta.tmem->allocated_columns()) +
                   " columns of Tensor Memory allocated");
     }
@@ -828,11 +844,46 @@ void Worker::run_cluster(uint64_t linear) {
     event_order += mix(cluster.event_order ^ linear);
 }
 
-void warn(Exec& x, const std::string& what) {
-    Warnings& warnings = *x.worker->warnings;
-    const std::lock_guard lock(warnings.mutex);
-    if (!warnings.pcs.insert(x.pc).second) return;
-    std::fprintf(stderr, "ptxemu: warning: %s\n", x.worker->fault_text({RunStatus::kOk, what, -1}).c_str());
+void report(Exec& x, Finding finding) {
+    finding.kernel = x.program->name;
+    if (!x.worker->findings->add(std::move(finding))) fault(RunStatus::kFindings, -1, "too many findings");
+}
+
+void warn(Exec& x, const char* code, const std::string& what) {
+    Finding f;
+    f.code = code;
+    f.severity = Severity::kWarning;
+    f.party = x.worker->party_at(x.pc);
+    f.party.role = "warp " + std::to_string(x.warp->index);
+    f.what = what;
+    report(x, std::move(f));
+}
+
+Party Worker::party_at(uint32_t pc) const {
+    Party p;
+    p.pc = pc;
+    p.cta[0] = cta.id.x, p.cta[1] = cta.id.y, p.cta[2] = cta.id.z;
+    if (pc >= program->info.size()) return p;
+    const InsnInfo& info = program->info[pc];
+    p.ptx_line = info.line;
+    p.instruction = info.text;
+    if (info.source_line != 0 && info.source_file > 0 &&
+        static_cast<size_t>(info.source_file) < program->source_files.size()) {
+        p.source = program->source_files[static_cast<size_t>(info.source_file)] + ":" +
+                   std::to_string(info.source_line);
+    }
+    return p;
+}
+
+Finding Worker::fault_finding(const Fault& fault) const {
+    Finding f;
+    f.code = fault.code;
+    f.party = party_at(exec.pc);
+    if (exec.warp) f.party.role = "warp " + std::to_string(exec.warp->index);
+    if (exec.warp && fault.lane >= 0) f.party.role += ", lane " + std::to_string(fault.lane);
+    f.what = fault.what;
+    f.kernel = program->name;
+    return f;
 }
 
 std::string Worker::fault_text(const Fault& f) const {

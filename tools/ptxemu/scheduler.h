@@ -3,20 +3,12 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
-#include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "warp.h"
 
 namespace ptxemu {
-
-// What a launch was warned of; its workers share it.
-struct Warnings {
-    std::mutex mutex;
-    std::set<uint32_t> pcs;
-};
 
 struct Worker {
     Exec exec;
@@ -29,11 +21,14 @@ struct Worker {
     std::vector<uint64_t> warp_counts, lane_counts;   // by pc
     uint64_t max_instructions = 0;                    // per CTA, of a cluster together
     const std::atomic<bool>* stop = nullptr;
-    Warnings* warnings = nullptr;
+    FindingLog* findings = nullptr;
 
     // Runs a cluster to its end. Throws Fault; fault_text() then tells where.
     void run_cluster(uint64_t linear);
     std::string fault_text(const Fault& fault) const;
+    Finding fault_finding(const Fault& fault) const;
+    // The instruction at pc as one side of a finding; role and CTA are the caller's.
+    Party party_at(uint32_t pc) const;
 
   private:
     std::vector<std::vector<uint8_t>> constants_of_rank;   // of ranks from 1 on, where they differ

@@ -13,6 +13,8 @@ void Stats::add(const Stats& other) {
     tma_bytes_loaded += other.tma_bytes_loaded;
     mma_operations += other.mma_operations;
     warnings += other.warnings;
+    errors += other.errors;
+    findings.insert(findings.end(), other.findings.begin(), other.findings.end());
     seconds += other.seconds;
     event_order = other.event_order;
 }

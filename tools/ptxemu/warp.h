@@ -37,7 +37,8 @@ struct Random {
 struct Fault {
     RunStatus status;
     std::string what;
-    int lane;   // -1: the warp
+    int lane;           // -1: the warp
+    const char* code;   // of the finding
 };
 
 enum class Wait : uint8_t {
@@ -224,9 +225,11 @@ struct Exec {
     Fragment& frag() const { return warp->fragments[fragment]; }
 };
 
-[[noreturn]] void fault(RunStatus status, int lane, const std::string& what);
-// One line on stderr, once in a launch for each instruction. For handlers under DeviceConfig::check.
-void warn(Exec& x, const std::string& what);
+[[noreturn]] void fault(RunStatus status, int lane, const std::string& what);   // the status names the code
+[[noreturn]] void fault(RunStatus status, const char* code, int lane, const std::string& what);
+// For handlers under DeviceConfig::check. Ends the launch when there are too many.
+void report(Exec& x, Finding finding);
+void warn(Exec& x, const char* code, const std::string& what);
 
 // ---- scheduling services of handlers (scheduler.cpp) ----
 
