@@ -141,7 +141,7 @@ bool exec_mbarrier_arrive(Exec& x, const Insn& in, uint32_t mask) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
         uint64_t* word = in.aux & 8 ? mbarrier_at(x, lane, address) : own_mbarrier_at(x, lane, address);
-        if (in.slot[2] != kSinkSlot) own_shared_address(x, lane, address, "an arrive that returns a state: the mbarrier");
+        if (in.slot[2] != kSinkSlot) own_shared_address(x, lane, address, "mbarrier address of an arrive with a state");
         const uint32_t operand = x.at<uint32_t>(in.slot[1])[lane];
         uint64_t token = 0;
         bool completed = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run-time state: a cluster of CTAs with their warps, fragments, named barriers and asynchronous work, and what a handler
+// Run-time state: a cluster of CTAs with their warps, fragments, barriers and asynchronous work, and what a handler
 // sees of it.
 //
 // A warp is a set of fragments (pc, lanes). The lowest pc runs first, so that fragments reconverge; one that spins
