@@ -862,7 +862,7 @@ void warn(Exec& x, const char* code, const std::string& what) {
 Party Worker::party_at(uint32_t pc) const {
     Party p;
     p.pc = pc;
-    p.cta[0] = cta.id.x, p.cta[1] = cta.id.y, p.cta[2] = cta.id.z;
+    if (exec.cta) p.cta[0] = exec.cta->id.x, p.cta[1] = exec.cta->id.y, p.cta[2] = exec.cta->id.z;
     if (pc >= program->info.size()) return p;
     const InsnInfo& info = program->info[pc];
     p.ptx_line = info.line;
