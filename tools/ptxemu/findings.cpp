@@ -10,7 +10,8 @@ std::string place_text(const Party& p) {
     std::string text;
     if (p.ptx_line != 0) text += ", PTX line " + std::to_string(p.ptx_line) + " `" + p.instruction + "`";
     if (!p.source.empty()) text += " (" + p.source + ")";
-    text += ", CTA (" + std::to_string(p.cta[0]) + "," + std::to_string(p.cta[1]) + "," + std::to_string(p.cta[2]) + ")";
+    text += ", CTA (" + std::to_string(p.cta[0]) + "," + std::to_string(p.cta[1]) + "," +
+            std::to_string(p.cta[2]) + ")";
     if (!p.role.empty()) text += ", " + p.role;
     return text;
 }
