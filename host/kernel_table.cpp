@@ -27,6 +27,9 @@ namespace {
         .heads = heads_,                                                                         \
         .depth = depth_,                                                                         \
         .any_page_size = false,                                                                  \
+        .features = 0,                                                                           \
+        .pdl = false,                                                                            \
+        .weight_alignment_bytes = 0,                                                             \
         .schedule = Schedule::kTiles,                                                            \
         .tile_keys = kTileKeys,                                                                  \
         .tile_tokens = tokens_,                                                                  \
@@ -51,6 +54,9 @@ namespace {
         .heads = heads_,                                         \
         .depth = depth_,                                         \
         .any_page_size = false,                                  \
+        .features = 0,                                           \
+        .pdl = false,                                            \
+        .weight_alignment_bytes = 16,                            \
         .schedule = Schedule::kPersistent,                       \
         .tile_keys = sm90_score::kTileKeys,                      \
         .tile_tokens = tokens_,                                  \
@@ -74,6 +80,9 @@ namespace {
         .heads = heads_,                                           \
         .depth = depth_,                                           \
         .any_page_size = true,                                     \
+        .features = 0,                                             \
+        .pdl = false,                                              \
+        .weight_alignment_bytes = 0,                               \
         .schedule = Schedule::kTiles,                              \
         .tile_keys = kTileKeys,                                    \
         .tile_tokens = tokens_,                                    \

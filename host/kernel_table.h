@@ -17,6 +17,18 @@ namespace lidx {
 enum class Schedule { kTiles, kPersistent };
 enum class Operands { kPointers, kTensorMaps };  // kernel parameters (ScoreParams) or (k_map, q_map, ScoreParams)
 
+// What a description may ask for beyond the plain case; a kernel serves what its row names.
+enum Feature : uint32_t {
+    kRowKeys = 1u << 0,        // rows of a request that see different keys: causal, LIDX_SEE_ROW_LENGTH, _WINDOW
+    kWeights = 1u << 1,        // bf16 weights, gaps between their rows, a second factor
+    kScaleTable = 1u << 2,     // a scale pool with a block table or a number of pages of its own
+    kBf16Scores = 1u << 3,
+    kRelativeColumns = 1u << 4,
+    kFill = 1u << 5,
+    kSmLimit = 1u << 6,        // max_sms
+    kAllFeatures = (1u << 7) - 1
+};
+
 struct KernelRow {
     const char* symbol;
     const char* source;         // stem of kernel/*.cu, and the name of its fatbin
@@ -29,6 +41,9 @@ struct KernelRow {
     int heads;           // 0: 1 .. kMaxHeads
     int depth;           // 0: multiples of 16 up to kMaxDepth
     bool any_page_size;  // false: 16, 32, 64, 128, 256 and contiguous
+    uint32_t features;   // Feature
+    bool pdl;            // waits for the kernel before it (griddepcontrol): LIDX_FLAG_PDL becomes a launch attribute
+    uint32_t weight_alignment_bytes;  // of q_scale; 0: its type's
     Schedule schedule;
     int tile_keys;
     int tile_tokens;

@@ -19,18 +19,36 @@ void require_pointer(const char* field, const void* pointer, uintptr_t alignment
                                      ": must be a multiple of " + std::to_string(alignment_bytes));
 }
 
+// A pointer that the plan reads (why: what makes it do so), or else one that must be null.
+void require_if(bool used, const char* field, const void* pointer, uintptr_t alignment_bytes, const char* why) {
+    if (used) return require_pointer(field, pointer, alignment_bytes);
+    if (pointer != nullptr) fail(LIDX_ERR_VALUE, std::string(field) + " is not null: the plan's " + why);
+}
+
+uintptr_t float_alignment(FloatType type) { return type == FloatType::kBf16 ? 2 : 4; }
+
 void check_args(const lidx_plan& plan, const lidx_score_args& args) {
+    const ScoreParams& p = plan.params;
+    const uintptr_t length_bytes = p.view.wide != 0 ? 8 : 4;
+    const bool window = p.view.visibility == Visibility::kWindow;
+    const uintptr_t weight_bytes = plan.kernel->weight_alignment_bytes;
     require_pointer("q", args.q, 16);
-    require_pointer("q_scale", args.q_scale, 16);
+    require_pointer("q_scale", args.q_scale, weight_bytes != 0 ? weight_bytes : float_alignment(p.weight_type));
+    require_if(p.weight2_stride != 0, "q_scale2", args.q_scale2, float_alignment(p.weight2_type),
+               "weight2_stride = 0 (no second factor)");
     require_pointer("k_base", args.k_base, 16);
     require_pointer("k_scale_base", args.k_scale_base, 4);
-    if (!plan.contiguous)
-        require_pointer("block_table", args.block_table, 4);
-    else if (args.block_table != nullptr)
-        fail(LIDX_ERR_VALUE, "block_table is not null: the plan's page_size = 0 (contiguous) has none");
-    require_pointer("context_lens", args.context_lens, 4);
-    require_pointer("cu_seqlens_q", args.cu_seqlens_q, 4);
-    require_pointer("scores", args.scores, 4);
+    require_if(!plan.contiguous, "block_table", args.block_table, 4, "page_size = 0 (contiguous) has none");
+    require_if(plan.scale_table, "scale_block_table", args.scale_block_table, 4,
+               "scale_block_table_stride = 0 (the scales have no table of their own)");
+    require_if(!window, "context_lens", args.context_lens, length_bytes, "visibility is LIDX_SEE_WINDOW");
+    require_if(window, "row_begin", args.row_begin, length_bytes, "visibility is not LIDX_SEE_WINDOW");
+    require_if(window, "row_end", args.row_end, length_bytes, "visibility is not LIDX_SEE_WINDOW");
+    require_if(p.view.row_map == RowMap::kCuSeqlens, "cu_seqlens_q", args.cu_seqlens_q, 4,
+               "row_map is not LIDX_ROWS_CU_SEQLENS");
+    require_if(p.view.row_map == RowMap::kRequestIds, "row_requests", args.row_requests, 4,
+               "row_map is not LIDX_ROWS_REQUEST_IDS");
+    require_pointer("scores", args.scores, float_alignment(p.score_type));
     if (plan.workspace_bytes == 0) return;
     if (args.workspace == nullptr)
         fail(LIDX_ERR_WORKSPACE,
@@ -51,6 +69,13 @@ void launch(const lidx_context& context, const lidx_plan& plan, void** kernel_pa
     config.blockDimZ = plan.block[2];
     config.sharedMemBytes = plan.shared_bytes;
     config.hStream = stream;
+    CUlaunchAttribute overlap = {};
+    overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    overlap.value.programmaticStreamSerializationAllowed = 1;
+    if (plan.pdl) {
+        config.attrs = &overlap;
+        config.numAttrs = 1;
+    }
     const CUfunction function = (*context.kernels)[plan.kernel_index()].function;
     const CUresult result = context.driver.cuLaunchKernelEx(&config, function, kernel_params, nullptr);
     if (result != CUDA_SUCCESS)
@@ -79,13 +104,17 @@ void enqueue_score(const lidx_context& context, const lidx_plan& plan, const lid
     const CurrentContext current(context);
 
     ScoreParams params = plan.params;
+    params.view.row_map_data = args.row_requests != nullptr ? args.row_requests : args.cu_seqlens_q;
+    params.view.lengths = args.row_begin != nullptr ? args.row_begin : args.context_lens;
+    params.view.ends = args.row_end;
     params.q = static_cast<const uint8_t*>(args.q);
     params.q_scale = args.q_scale;
+    params.q_scale2 = args.q_scale2;
     params.k = static_cast<const uint8_t*>(args.k_base);
     params.k_scale = static_cast<const uint8_t*>(args.k_scale_base);
-    params.block_table = args.block_table;
-    params.context_lens = args.context_lens;
-    params.cu_seqlens_q = args.cu_seqlens_q;
+    params.block_table = static_cast<const int32_t*>(args.block_table);
+    params.scale_block_table =
+        static_cast<const int32_t*>(plan.scale_table ? args.scale_block_table : args.block_table);
     params.scores = args.scores;
     params.check_word = plan.workspace_bytes != 0 ? static_cast<uint32_t*>(args.workspace) : nullptr;
 

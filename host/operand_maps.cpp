@@ -47,7 +47,7 @@ CUtensorMap encode_k_map(const Driver& driver, const lidx_plan& plan, const void
 
 CUtensorMap encode_q_map(const Driver& driver, const lidx_plan& plan, const void* q) {
     const auto depth = static_cast<cuuint64_t>(plan.params.depth);
-    const auto rows = static_cast<cuuint64_t>(plan.params.rows) * static_cast<cuuint64_t>(plan.params.heads);
+    const auto rows = static_cast<cuuint64_t>(plan.params.view.rows) * static_cast<cuuint64_t>(plan.params.heads);
     const auto box_rows = static_cast<cuuint32_t>(plan.kernel->q_box_rows);
     return encode<2>(driver, "q", q, {depth, rows}, {depth}, {static_cast<cuuint32_t>(depth), box_rows});
 }

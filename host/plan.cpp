@@ -8,6 +8,7 @@
 
 #include "host/status.h"
 #include "kernel/generic_score_layout.h"
+#include "kernel/live.h"
 #include "kernel/schedule.h"
 #include "kernel/sm100_score_layout.h"
 #include "kernel/sm90_schedule.h"
@@ -21,6 +22,14 @@ constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 // globalStrides of a tensor map are below 2^40 (CUDA driver API, cuTensorMapEncodeTiled).
 constexpr int64_t kMaxStrideBytes = (int64_t{1} << 40) - 1;
+constexpr uint32_t kKnownFlags = LIDX_FLAG_CHECK | LIDX_FLAG_CAUSAL | LIDX_FLAG_FILL | LIDX_FLAG_RELATIVE_COLUMNS |
+                                 LIDX_FLAG_PDL;
+// The kernels' enumerations are lidx.h's numbers.
+static_assert(static_cast<int>(RowMap::kRequestIds) == LIDX_ROWS_REQUEST_IDS);
+static_assert(static_cast<int>(RowMap::kFixed) == LIDX_ROWS_FIXED);
+static_assert(static_cast<int>(Visibility::kRowLength) == LIDX_SEE_ROW_LENGTH);
+static_assert(static_cast<int>(Visibility::kWindow) == LIDX_SEE_WINDOW);
+static_assert(static_cast<int>(FloatType::kBf16) == LIDX_BF16);
 // The word that LIDX_FLAG_CHECK sets, rounded up to the workspace's alignment.
 constexpr size_t kCheckWorkspaceBytes = 16;
 
@@ -47,16 +56,79 @@ void require_span(const char* count_field, int64_t count, const char* stride_fie
 
 bool is_contiguous(const lidx_score_desc& desc) { return desc.page_size == 0; }
 
+bool has(const lidx_score_desc& desc, uint32_t flag) { return (desc.flags & flag) != 0; }
+
+int64_t float_bytes(int32_t type) { return type == LIDX_BF16 ? 2 : 4; }
+
+int64_t score_columns(const lidx_score_desc& desc) {
+    return desc.score_columns != 0 ? desc.score_columns : desc.max_keys;
+}
+
+// Columns that the launch covers: those of the keys, and those that FILL writes.
+int64_t launch_columns(const lidx_score_desc& desc) {
+    return has(desc, LIDX_FLAG_FILL) ? std::max(desc.max_keys, score_columns(desc)) : desc.max_keys;
+}
+
+int64_t scale_pages(const lidx_score_desc& desc) {
+    return desc.scale_num_pages != 0 ? desc.scale_num_pages : desc.num_pages;
+}
+
+// Keys that max_keys and the tables' widths allow a request. A table of max_keys or more entries cannot be the limit;
+// below that the product fits 64 bits.
+int64_t keys_limit(const lidx_score_desc& desc) {
+    int64_t limit = desc.max_keys;
+    if (is_contiguous(desc)) return limit;
+    for (const int64_t entries : {desc.block_table_stride, desc.scale_block_table_stride})
+        if (entries != 0 && entries < desc.max_keys) limit = std::min(limit, entries * desc.page_size);
+    return limit;
+}
+
+// What a description asks for that not every kernel serves.
+struct Wish {
+    Feature feature;
+    const char* text;   // "<kernel> does not serve ..."
+    bool (*wanted)(const lidx_score_desc& desc);
+};
+constexpr Wish kWishes[] = {
+    {kRowKeys, "rows that see different keys",
+     [](const lidx_score_desc& d) {
+         return d.visibility != LIDX_SEE_REQUEST_LENGTH || has(d, LIDX_FLAG_CAUSAL);
+     }},
+    {kWeights, "weights that are not fp32 without gaps",
+     [](const lidx_score_desc& d) {
+         return d.weight_type != LIDX_FP32 || (d.weight_stride != 0 && d.weight_stride != d.heads) ||
+                d.weight2_stride != 0;
+     }},
+    {kScaleTable, "a scale pool with a table or pages of its own",
+     [](const lidx_score_desc& d) {
+         return d.scale_block_table_stride != 0 || scale_pages(d) != d.num_pages;
+     }},
+    {kBf16Scores, "bf16 scores", [](const lidx_score_desc& d) { return d.score_type == LIDX_BF16; }},
+    {kRelativeColumns, "relative columns",
+     [](const lidx_score_desc& d) {
+         return has(d, LIDX_FLAG_RELATIVE_COLUMNS) &&
+                (d.visibility == LIDX_SEE_WINDOW || score_columns(d) < d.max_keys);
+     }},
+    {kFill, "LIDX_FLAG_FILL", [](const lidx_score_desc& d) { return has(d, LIDX_FLAG_FILL); }},
+    {kSmLimit, "max_sms", [](const lidx_score_desc& d) { return d.max_sms != 0; }},
+};
+
 int64_t page_capacity(const lidx_score_desc& desc) { return is_contiguous(desc) ? desc.max_keys : desc.page_size; }
 
-void require_page_stride(const char* field, int64_t stride, const lidx_score_desc& desc, int64_t key_bytes) {
+void require_page_stride(const char* field, int64_t stride, const char* pages_field, int64_t pages,
+                         const lidx_score_desc& desc, int64_t key_bytes) {
     const int64_t needed = page_capacity(desc) * key_bytes;
     if (stride < needed)
         fail(LIDX_ERR_VALUE, equals(field, stride) + ": must be at least " + std::to_string(needed) + " = " +
                                  (is_contiguous(desc) ? "max_keys" : "page_size") + " * " + std::to_string(key_bytes) +
                                  " bytes");
     require_range(field, stride, 0, kMaxStrideBytes);
-    require_span("num_pages", desc.num_pages, field, stride, 1);
+    require_span(pages_field, pages, field, stride, 1);
+}
+
+void require_weight_stride(const char* field, int64_t stride, int32_t type, const lidx_score_desc& desc) {
+    require_range(field, stride, desc.heads, kMaxInt64);
+    require_span("max_rows", desc.max_rows, field, stride, float_bytes(type));
 }
 
 // Why a kernel does not serve a description on a device; empty if it does.
@@ -71,6 +143,8 @@ std::string obstacle(const KernelRow& row, const lidx_score_desc& desc, const De
                (row.depth != 0 ? std::to_string(row.depth) : "a multiple of 16 up to " + std::to_string(kMaxDepth));
     if (!row.any_page_size && !is_contiguous(desc) && !sm100_score::page_size_fits(desc.page_size))
         return "needs page size 16, 32, 64, 128, 256 or contiguous";
+    for (const Wish& wish : kWishes)
+        if ((row.features & wish.feature) == 0 && wish.wanted(desc)) return std::string("does not serve ") + wish.text;
     // Coordinates of a tensor map are 32-bit signed.
     if (row.operands == Operands::kTensorMaps && int64_t{desc.max_rows} * desc.heads > kMaxInt32)
         return "needs max_rows * heads up to " + std::to_string(kMaxInt32);
@@ -97,31 +171,63 @@ void check_desc(const lidx_score_desc& desc) {
         fail(LIDX_ERR_STRUCT_SIZE, "lidx_score_desc.struct_size = " + std::to_string(desc.struct_size) +
                                        ": this version expects " + std::to_string(sizeof(lidx_score_desc)) +
                                        "; call lidx_score_desc_init");
-    if ((desc.flags & ~static_cast<uint32_t>(LIDX_FLAG_CHECK)) != 0)
-        fail(LIDX_ERR_VALUE, equals("flags", desc.flags) + ": the only flag is LIDX_FLAG_CHECK = 1");
+    if ((desc.flags & ~kKnownFlags) != 0)
+        fail(LIDX_ERR_VALUE, equals("flags", desc.flags) + ": the flags are the bits of " +
+                                 std::to_string(kKnownFlags) + " (LIDX_FLAG_*)");
+    require_range("row_map", desc.row_map, LIDX_ROWS_CU_SEQLENS, LIDX_ROWS_REQUEST_IDS);
     require_range("batch", desc.batch, 0, kMaxBatch);
     require_range("max_rows", desc.max_rows, 0, kMaxInt32);
     require_range("max_tokens", desc.max_tokens, 0, kMaxInt32);
     require_range("heads", desc.heads, 1, kMaxInt32);
     require_range("depth", desc.depth, 1, kMaxInt32);
+    require_range("visibility", desc.visibility, LIDX_SEE_REQUEST_LENGTH, LIDX_SEE_WINDOW);
+    if (has(desc, LIDX_FLAG_CAUSAL) && desc.visibility != LIDX_SEE_REQUEST_LENGTH)
+        fail(LIDX_ERR_VALUE, equals("flags", desc.flags) + " has LIDX_FLAG_CAUSAL: with " +
+                                 equals("visibility", desc.visibility) + " each row has its own keys already");
+    require_range("length_type", desc.length_type, LIDX_INT32, LIDX_INT64);
+    require_range("compress_ratio", desc.compress_ratio, 0,
+                  desc.visibility == LIDX_SEE_WINDOW ? 1 : kMaxCompressRatio);
     require_range("max_keys", desc.max_keys, 0, kMaxKeys);
+    require_range("max_sms", desc.max_sms, 0, kMaxInt32);
     require_range("page_size", desc.page_size, 0, kMaxInt32);
     require_range("num_pages", desc.num_pages, 1, kMaxInt32);
-    if (is_contiguous(desc) && desc.num_pages < desc.batch)
-        fail(LIDX_ERR_VALUE, equals("num_pages", desc.num_pages) + " with page_size = 0: must be at least " +
-                                 equals("batch", desc.batch));
+    require_range("scale_num_pages", desc.scale_num_pages, 0, kMaxInt32);
+    if (is_contiguous(desc)) {
+        if (desc.num_pages < desc.batch)
+            fail(LIDX_ERR_VALUE, equals("num_pages", desc.num_pages) + " with page_size = 0: must be at least " +
+                                     equals("batch", desc.batch));
+        if (desc.scale_num_pages != 0 && desc.scale_num_pages < desc.batch)
+            fail(LIDX_ERR_VALUE, equals("scale_num_pages", desc.scale_num_pages) +
+                                     " with page_size = 0: must be 0 or at least " + equals("batch", desc.batch));
+    }
     require_multiple("k_page_stride", desc.k_page_stride, 16);
-    require_page_stride("k_page_stride", desc.k_page_stride, desc, desc.depth);
+    require_page_stride("k_page_stride", desc.k_page_stride, "num_pages", desc.num_pages, desc, desc.depth);
     require_multiple("k_scale_page_stride", desc.k_scale_page_stride, 4);
-    require_page_stride("k_scale_page_stride", desc.k_scale_page_stride, desc, sizeof(float));
+    require_page_stride("k_scale_page_stride", desc.k_scale_page_stride,
+                        desc.scale_num_pages != 0 ? "scale_num_pages" : "num_pages", scale_pages(desc), desc,
+                        sizeof(float));
     if (!is_contiguous(desc)) {
         require_range("block_table_stride", desc.block_table_stride, desc.max_keys > 0 ? 1 : 0, kMaxInt64);
         require_span("batch", desc.batch, "block_table_stride", desc.block_table_stride, sizeof(int32_t));
     }
-    if (desc.score_stride < desc.max_keys)
-        fail(LIDX_ERR_VALUE,
-             equals("score_stride", desc.score_stride) + ": must be at least " + equals("max_keys", desc.max_keys));
-    require_span("max_rows", desc.max_rows, "score_stride", desc.score_stride, sizeof(float));
+    require_range("scale_block_table_stride", desc.scale_block_table_stride, 0, is_contiguous(desc) ? 0 : kMaxInt64);
+    require_span("batch", desc.batch, "scale_block_table_stride", desc.scale_block_table_stride, sizeof(int32_t));
+    require_range("weight_type", desc.weight_type, LIDX_FP32, LIDX_BF16);
+    require_range("weight2_type", desc.weight2_type, LIDX_FP32, LIDX_BF16);
+    if (desc.weight_stride != 0) require_weight_stride("weight_stride", desc.weight_stride, desc.weight_type, desc);
+    if (desc.weight2_stride != 0)
+        require_weight_stride("weight2_stride", desc.weight2_stride, desc.weight2_type, desc);
+    require_range("score_type", desc.score_type, LIDX_FP32, LIDX_BF16);
+    require_range("reserved", desc.reserved, 0, 0);
+    require_range("score_columns", desc.score_columns, 0, kMaxKeys);
+    if (score_columns(desc) < desc.max_keys && !has(desc, LIDX_FLAG_RELATIVE_COLUMNS))
+        fail(LIDX_ERR_VALUE, equals("score_columns", desc.score_columns) + ": must be 0 or at least " +
+                                 equals("max_keys", desc.max_keys) + " without LIDX_FLAG_RELATIVE_COLUMNS");
+    if (desc.score_stride < score_columns(desc))
+        fail(LIDX_ERR_VALUE, equals("score_stride", desc.score_stride) + ": must be at least " +
+                                 (desc.score_columns != 0 ? equals("score_columns", desc.score_columns)
+                                                          : equals("max_keys", desc.max_keys)));
+    require_span("max_rows", desc.max_rows, "score_stride", desc.score_stride, float_bytes(desc.score_type));
 }
 
 Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device) {
@@ -164,6 +270,46 @@ Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device) {
     return {best, obstacles};
 }
 
+namespace {
+
+// Every field that is not a pointer, but the work of the launch.
+ScoreParams make_params(const lidx_score_desc& desc) {
+    ScoreParams params = {};
+    params.view.batch = desc.batch;
+    params.view.rows = desc.max_rows;
+    params.view.max_tokens = static_cast<int32_t>(request_tokens(desc));
+    params.view.keys_limit = static_cast<int32_t>(keys_limit(desc));
+    params.view.window_limit = has(desc, LIDX_FLAG_RELATIVE_COLUMNS)
+                                   ? static_cast<int32_t>(std::min(keys_limit(desc), score_columns(desc)))
+                                   : params.view.keys_limit;
+    params.view.compress_ratio = std::max(desc.compress_ratio, 1);
+    params.view.row_map = static_cast<RowMap>(desc.row_map);
+    params.view.visibility = static_cast<Visibility>(desc.visibility);
+    params.view.causal = has(desc, LIDX_FLAG_CAUSAL) ? 1 : 0;
+    params.view.wide = desc.length_type == LIDX_INT64 ? 1 : 0;
+    params.num_pages = desc.num_pages;
+    params.scale_num_pages = scale_pages(desc);
+    params.k_page_stride = desc.k_page_stride;
+    params.k_scale_page_stride = desc.k_scale_page_stride;
+    params.block_table_stride = is_contiguous(desc) ? 0 : desc.block_table_stride;
+    params.scale_block_table_stride =
+        desc.scale_block_table_stride != 0 ? desc.scale_block_table_stride : params.block_table_stride;
+    params.weight_stride = desc.weight_stride != 0 ? desc.weight_stride : desc.heads;
+    params.weight2_stride = desc.weight2_stride;
+    params.score_stride = desc.score_stride;
+    params.heads = desc.heads;
+    params.depth = desc.depth;
+    params.page_size = static_cast<int32_t>(page_capacity(desc));
+    params.fill_columns = has(desc, LIDX_FLAG_FILL) ? static_cast<int32_t>(score_columns(desc)) : 0;
+    params.relative = has(desc, LIDX_FLAG_RELATIVE_COLUMNS) ? 1 : 0;
+    params.weight_type = static_cast<FloatType>(desc.weight_type);
+    params.weight2_type = static_cast<FloatType>(desc.weight2_type);
+    params.score_type = static_cast<FloatType>(desc.score_type);
+    return params;
+}
+
+}  // namespace
+
 lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device) {
     check_desc(desc);
     const Choice choice = choose_kernel(desc, device);
@@ -174,35 +320,34 @@ lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device) {
     plan.kernel = &row;
     plan.batch = desc.batch;
     plan.contiguous = is_contiguous(desc);
-    plan.params.num_pages = desc.num_pages;
-    plan.params.k_page_stride = desc.k_page_stride;
-    plan.params.k_scale_page_stride = desc.k_scale_page_stride;
-    plan.params.block_table_stride = plan.contiguous ? 0 : desc.block_table_stride;
-    plan.params.score_stride = desc.score_stride;
-    plan.params.max_keys = desc.max_keys;
-    plan.params.rows = desc.max_rows;
-    plan.params.heads = desc.heads;
-    plan.params.depth = desc.depth;
-    plan.params.page_size = static_cast<int32_t>(page_capacity(desc));
-    plan.params.batch = desc.batch;
-    plan.params.max_tokens = static_cast<int32_t>(request_tokens(desc));
-    plan.workspace_bytes = (desc.flags & LIDX_FLAG_CHECK) != 0 ? kCheckWorkspaceBytes : 0;
-    if (desc.batch == 0 || desc.max_rows == 0 || desc.max_tokens == 0 || desc.max_keys == 0) return plan;
+    plan.scale_table = desc.scale_block_table_stride != 0;
+    plan.pdl = row.pdl && has(desc, LIDX_FLAG_PDL);
+    plan.workspace_bytes = has(desc, LIDX_FLAG_CHECK) ? kCheckWorkspaceBytes : 0;
+    plan.params = make_params(desc);
+    const int64_t columns_covered = launch_columns(desc);
+    if (desc.batch == 0 || desc.max_rows == 0 || desc.max_tokens == 0 || columns_covered == 0) return plan;
 
+    const int64_t multiprocessors =
+        desc.max_sms != 0 ? std::min(desc.max_sms, device.multiprocessors) : device.multiprocessors;
     plan.block[0] = static_cast<uint32_t>(row.threads);
     plan.block[1] = plan.block[2] = 1;
     if (row.schedule == Schedule::kPersistent) {
         plan.grid[0] = static_cast<uint32_t>(sm90_score::grid_ctas(
-            desc.batch, desc.max_keys, request_tokens(desc), row.tile_tokens, device.multiprocessors));
+            desc.batch, columns_covered, request_tokens(desc), row.tile_tokens, multiprocessors));
         plan.grid[1] = plan.grid[2] = 1;
         plan.shared_bytes = static_cast<uint32_t>(row.shared_bytes);
         return plan;
     }
     const int64_t tiles = token_tiles(request_tokens(desc), row.tile_tokens);
-    const int64_t slices = grid_slices(desc.batch * key_tiles(desc.max_keys), device.multiprocessors, tiles);
-    plan.grid[0] = static_cast<uint32_t>(desc.batch);
-    plan.grid[1] = static_cast<uint32_t>(key_tiles(desc.max_keys));
-    plan.grid[2] = static_cast<uint32_t>(slices);
+    const int64_t slices = grid_slices(desc.batch * key_tiles(columns_covered), multiprocessors, tiles);
+    plan.grid[0] = plan.params.tiles[0] = static_cast<uint32_t>(desc.batch);
+    plan.grid[1] = plan.params.tiles[1] = static_cast<uint32_t>(key_tiles(columns_covered));
+    plan.grid[2] = plan.params.tiles[2] = static_cast<uint32_t>(slices);
+    if (desc.max_sms != 0) {   // the CTAs share the work out among themselves
+        const int64_t work = int64_t{plan.grid[0]} * plan.grid[1] * plan.grid[2];
+        plan.grid[0] = static_cast<uint32_t>(std::min<int64_t>(work, desc.max_sms));
+        plan.grid[1] = plan.grid[2] = 1;
+    }
     plan.shared_bytes =
         static_cast<uint32_t>(slice_tiles_max(tiles, slices) <= 1 ? row.shared_bytes_decode : row.shared_bytes);
     return plan;

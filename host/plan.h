@@ -15,6 +15,8 @@ struct lidx_plan {
     lidx::ScoreParams params = {};  // every field that is not a pointer
     int32_t batch = 0;
     bool contiguous = false;
+    bool scale_table = false;  // the scales have a block table of their own
+    bool pdl = false;          // launched with the attribute
     uint32_t grid[3] = {};  // zeros: nothing to launch
     uint32_t block[3] = {};
     uint32_t shared_bytes = 0;  // dynamic

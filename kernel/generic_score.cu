@@ -17,6 +17,7 @@
 // 128, per SM: 4 warps x 8192 fma = 32768 warp instructions, 8192 clocks of FMA pipe; 4 warps x 2048 broadcast reads of
 // 16 bytes.
 #include "kernel/generic_score_layout.h"
+#include "kernel/live.h"
 #include "kernel/problem.h"
 #include "kernel/schedule.h"
 #include "kernel/variants.h"
@@ -102,7 +103,7 @@ __device__ __forceinline__ void load_queries(const ScoreParams& p, int64_t row, 
     }
     if (static_cast<int>(thread) < count)
         ptx::st_shared_f32(ptx::cvta_to_shared(&shared.q_scale[thread]),
-                           ptx::ld_global_nc_f32(p.q_scale + first + thread));
+                           ptx::ld_global_nc_f32(static_cast<const float*>(p.q_scale) + first + thread));
 }
 
 // Dot products of two heads with the thread's key: two independent chains, each i ascending.
@@ -156,9 +157,7 @@ generic_score(const __grid_constant__ lidx::ScoreParams p) {
     using namespace lidx::generic_score;
     __shared__ Shared shared;
     const auto request = static_cast<int32_t>(ptx::ctaid_x());
-    const RequestSpan span = request_span(p, ptx::ld_global_nc_s32(p.cu_seqlens_q + request),
-                                          ptx::ld_global_nc_s32(p.cu_seqlens_q + request + 1),
-                                          ptx::ld_global_nc_s32(p.context_lens + request));
+    const RequestSpan span = request_span(p.view, request);
     const TileRange tokens = slice_tiles(span.tokens, ptx::ctaid_z(), ptx::nctaid_z());
     const auto key_begin = static_cast<int32_t>(ptx::ctaid_y()) * kTileKeys;
     if (key_begin >= span.keys || tokens.begin >= tokens.end) return;
@@ -179,6 +178,8 @@ generic_score(const __grid_constant__ lidx::ScoreParams p) {
     for (int32_t token = tokens.begin; token < tokens.end; ++token) {
         const int64_t row = span.row_begin + token;
         const float sum = score_row(p, row, thread, k, shared);
-        if (place.legal) ptx::st_global_f32(p.scores + row * p.score_stride + key, ptx::mul_rn_f32(k_scale, sum));
+        if (place.legal)
+            ptx::st_global_f32(static_cast<float*>(p.scores) + row * p.score_stride + key,
+                               ptx::mul_rn_f32(k_scale, sum));
     }
 }

@@ -53,22 +53,4 @@ LIDX_HOST_DEVICE constexpr int64_t clamp(int64_t value, int64_t low, int64_t hig
     return value < low ? low : value > high ? high : value;
 }
 
-// What one request asks for, made safe: any value of cu_seqlens_q and context_lens ends inside the buffers.
-struct RequestSpan {
-    int32_t row_begin;    // first row of q and scores
-    int32_t tokens;       // rows, 0 .. max_tokens
-    int32_t keys;         // keys that each row sees, 0 .. max_keys
-};
-LIDX_HOST_DEVICE constexpr RequestSpan request_span(const ScoreParams& p, int32_t cu_begin, int32_t cu_end,
-                                                    int32_t context_len) {
-    const int64_t begin = clamp(cu_begin, 0, p.rows);
-    const int64_t end = clamp(cu_end, begin, p.rows);
-    // A table of max_keys or more entries cannot be the limit; below that the product fits 64 bits.
-    const int64_t width = !p.block_table ? p.page_size
-                          : p.block_table_stride < p.max_keys ? p.block_table_stride * p.page_size : p.max_keys;
-    const int64_t keys_limit = p.max_keys < width ? p.max_keys : width;
-    return {static_cast<int32_t>(begin), static_cast<int32_t>(clamp(end - begin, 0, p.max_tokens)),
-            static_cast<int32_t>(clamp(context_len, 0, keys_limit))};
-}
-
 }  // namespace lidx

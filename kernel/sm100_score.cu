@@ -37,6 +37,7 @@
 // Budget of a 128 x 128 tile (clocks per SM; docs/kernel-sm100.md): MMA 256; FMA pipe 192 (64 FFMA2, 16 FADD2, 16 FMUL2
 // per warp), ALU 192 (96 FMNMX per warp); shared memory 50 KiB, 34 KiB with one token tile; Tensor Memory 128 columns.
 #include "kernel/instr_descriptor.h"
+#include "kernel/live.h"
 #include "kernel/problem.h"
 #include "kernel/schedule.h"
 #include "kernel/sm100_score_layout.h"
@@ -79,9 +80,7 @@ struct Thread {
 template <class T>
 __device__ __forceinline__ Work find_work(const ScoreParams& p) {
     const auto request = static_cast<int32_t>(ptx::ctaid_x());
-    const RequestSpan span = request_span(p, ptx::ld_global_nc_s32(p.cu_seqlens_q + request),
-                                          ptx::ld_global_nc_s32(p.cu_seqlens_q + request + 1),
-                                          ptx::ld_global_nc_s32(p.context_lens + request));
+    const RequestSpan span = request_span(p.view, request);
     const auto tiles = static_cast<int32_t>(token_tiles(span.tokens, T::kTokens));
     const TileRange slice = slice_tiles(tiles, ptx::ctaid_z(), ptx::nctaid_z());
     const int32_t first = slice.begin * T::kTokens;
@@ -175,7 +174,7 @@ template <class T>
 __device__ __forceinline__ float load_q_scale(const ScoreParams& p, const Work& work, int32_t n, uint32_t column) {
     const int32_t token = n * T::kTokens + static_cast<int32_t>(column) / T::kHeads;
     if (n >= work.tiles || static_cast<int32_t>(column) >= T::kColumns || token >= work.tokens) return 0.0f;
-    const float* scales = p.q_scale + int64_t{work.row} * T::kHeads + column;
+    const float* scales = static_cast<const float*>(p.q_scale) + int64_t{work.row} * T::kHeads + column;
     return ptx::ld_global_nc_f32(scales + int64_t{n} * T::kColumns);
 }
 template <class T>
@@ -304,7 +303,7 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
         multiply<T>(s, 0, shared);
     }
 
-    float* to = p.scores + int64_t{work.row} * p.score_stride + own.key;
+    float* to = static_cast<float*>(p.scores) + int64_t{work.row} * p.score_stride + own.key;
     for (int32_t n = 0; n < work.tiles; ++n, to += T::kTokens * p.score_stride) {
         const float next_q_scale = load_q_scale<T>(p, work, n + 1, index);
         wait(ptx::cvta_to_shared(&shared.s_full), {static_cast<uint32_t>(n) & 1});

@@ -2,6 +2,7 @@
 // The loading side of the sm_90 kernels: which share of the work is this CTA's, and the warps that bring it in. Part of
 // sm90_score.cu, which has the picture and the hand-overs.
 #pragma once
+#include "kernel/live.h"
 #include "kernel/problem.h"
 #include "kernel/schedule.h"
 #include "kernel/sm90_score_layout.h"
@@ -23,12 +24,6 @@ struct Stage {
     uint32_t index, parity;
 };
 __device__ __forceinline__ Stage stage_at(uint32_t ring) { return {ring % kStages, ring / kStages % 2}; }
-
-__device__ __forceinline__ RequestSpan load_span(const ScoreParams& p, int32_t request) {
-    return request_span(p, ptx::ld_global_nc_s32(p.cu_seqlens_q + request),
-                        ptx::ld_global_nc_s32(p.cu_seqlens_q + request + 1),
-                        ptx::ld_global_nc_s32(p.context_lens + request));
-}
 
 // ---- the share of this CTA
 
@@ -53,7 +48,7 @@ __device__ __forceinline__ int64_t inclusive_scan(int64_t value, uint32_t lane) 
 
 template <class T>
 __device__ __forceinline__ RequestWork load_work(const ScoreParams& p, int32_t request) {
-    const RequestSpan span = load_span(p, request);
+    const RequestSpan span = request_span(p.view, request);
     return request_work(span.tokens, span.keys, T::kGroupTokens);
 }
 
@@ -61,9 +56,9 @@ __device__ __forceinline__ RequestWork load_work(const ScoreParams& p, int32_t r
 template <class T>
 __device__ __forceinline__ void find_start(const ScoreParams& p, Shared& shared, uint32_t thread) {
     const uint32_t lane = thread % 32;
-    const int32_t each = (p.batch + kThreads - 1) / kThreads;
+    const int32_t each = (p.view.batch + kThreads - 1) / kThreads;
     const int32_t first = static_cast<int32_t>(thread) * each;
-    const int32_t last = first + each < p.batch ? first + each : p.batch;
+    const int32_t last = first + each < p.view.batch ? first + each : p.view.batch;
     int64_t own = 0;
     for (int32_t request = first; request < last; ++request) {
         const RequestWork work = load_work<T>(p, request);
@@ -71,7 +66,7 @@ __device__ __forceinline__ void find_start(const ScoreParams& p, Shared& shared,
     }
     const int64_t through = inclusive_scan(own, lane);
     if (lane == 31) shared.warp_cost[thread / 32] = through;
-    if (thread == 0) shared.start = {0, 0, p.batch, 0};
+    if (thread == 0) shared.start = {0, 0, p.view.batch, 0};
     ptx::bar_sync();
     const int64_t warps = inclusive_scan(lane < kWarps ? shared.warp_cost[lane] : 0, lane);
     const int64_t total = shfl_idx(warps, 31);
@@ -150,7 +145,8 @@ __device__ __forceinline__ void load_item(const ScoreParams& p, const Loader& lo
     const auto scale_bytes = static_cast<uint32_t>(item.tokens * T::kHeads * 4);
     ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(groups * kColumns * kDepth) + scale_bytes);
     ptx::cp_async_bulk_shared_global(ptx::cvta_to_shared(shared.q_scale[buffer]),
-                                     p.q_scale + int64_t{item.row} * T::kHeads, scale_bytes, full);
+                                     static_cast<const float*>(p.q_scale) + int64_t{item.row} * T::kHeads, scale_bytes,
+                                     full);
     for (int32_t group = 0; group < groups; ++group)
         ptx::cp_async_bulk_tensor_2d(ptx::cvta_to_shared(shared.q[buffer][0]) +
                                          static_cast<uint32_t>(group * kColumns * kDepth),
@@ -210,14 +206,14 @@ __device__ __forceinline__ void load_tile(const ScoreParams& p, Loader& loader, 
 template <class T>
 __device__ __forceinline__ void load_all(const ScoreParams& p, Loader& loader, Shared& shared) {
     Start start{0, 1, 0, 0};
-    if (p.batch > kWarpBatch) start = shared.start;
+    if (p.view.batch > kWarpBatch) start = shared.start;
     int64_t unit = start.unit, cost_end = start.cost_end;
-    bool shared_out = p.batch > kWarpBatch;
-    for (int32_t base = start.request; cost_end > 0 && base < p.batch; base += 32) {
+    bool shared_out = p.view.batch > kWarpBatch;
+    for (int32_t base = start.request; cost_end > 0 && base < p.view.batch; base += 32) {
         // Requests base .. base + 31, one a lane.
         const int32_t mine = base + static_cast<int32_t>(loader.lane);
         RequestSpan span{0, 0, 0};
-        if (mine < p.batch) span = load_span(p, mine);
+        if (mine < p.view.batch) span = request_span(p.view, mine);
         uint32_t busy = ptx::vote_sync_ballot(span.tokens > 0 && span.keys > 0, ptx::kFullMask);
         if (!shared_out) {   // no more requests than lanes: this warp alone finds where the share begins
             const RequestWork work = request_work(span.tokens, span.keys, T::kGroupTokens);

@@ -234,8 +234,8 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared
         const int32_t token = group_token + (T::kGroupTokens == 2 ? static_cast<int32_t>(self.quad()) % 2 : 0);
         self.stores = token < tokens;
         self.tile_elements = int64_t{self.step} * kTileKeys;
-        float* to = p.scores + (int64_t{static_cast<int32_t>(item.z)} + token) * p.score_stride + key +
-                    first * kTileKeys + self.key();
+        float* to = static_cast<float*>(p.scores) + (int64_t{static_cast<int32_t>(item.z)} + token) * p.score_stride +
+                    key + first * kTileKeys + self.key();
         if (group_token >= tokens) {   // a fourth group where there are three
             for (; tiles > 0; --tiles, ring += self.step) {
                 wait(ptx::cvta_to_shared(&shared.k_full[stage_at(ring).index]), stage_at(ring).parity);
@@ -274,7 +274,7 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
         ptx::prefetch_tensormap(&k_map);
         ptx::prefetch_tensormap(&q_map);
     }
-    if (p.batch > kWarpBatch) find_start<T>(p, shared, thread);
+    if (p.view.batch > kWarpBatch) find_start<T>(p, shared, thread);
     else ptx::bar_sync();
     const uint32_t warp = ptx::shfl_sync_idx(thread / 32, 0, ptx::kFullMask);
     if (warp >= kConsumerWarps) {

@@ -4,8 +4,9 @@
  *
  *     score[row, key] = k_scale[key] * sum_h relu(q[row, h] . k[key]) * q_scale[row, h]
  *
- * A row is one query token of one request. Keys live in a paged FP8 (e4m3) cache. All device memory is the
- * caller's; the library allocates none, synchronises nothing and compiles nothing.
+ * A row is one query token of one request; it sees some of the request's keys (lidx_visibility). Keys live in a paged
+ * FP8 (e4m3) cache. All device memory is the caller's; the library allocates none, synchronises
+ * nothing and compiles nothing.
  *
  * Threads: one thread at a time per context. Plans are immutable and may be shared by any number of threads,
  * each with a context of its own on the same device.
@@ -27,7 +28,7 @@ extern "C" {
 #define LIDX_VERSION_MINOR 1
 #define LIDX_VERSION_PATCH 0
 /* The ABI number is the library's soname version: it changes when a struct or a function changes incompatibly. */
-#define LIDX_ABI 0
+#define LIDX_ABI 1
 
 #if defined(_WIN32)
 #error "lidx supports Linux only"
@@ -121,31 +122,95 @@ LIDX_API lidx_status lidx_get_kernel_info(lidx_context *ctx, int32_t index, lidx
 
 enum {
     /* Device-side check of page ids: a page id outside [0, num_pages) inside a request's length sets the first
-     * 32-bit word of the workspace to 1 (its cells stay unwritten). Needs a workspace; the caller zeroes the word. */
-    LIDX_FLAG_CHECK = 1u << 0
+     * 32-bit word of the workspace to 1 (its cells are dead). Needs a workspace; the caller zeroes the word. */
+    LIDX_FLAG_CHECK = 1u << 0,
+    /* With LIDX_SEE_REQUEST_LENGTH: row j of a request's n rows sees context_lens - n + j + 1 tokens, so that the last
+     * row sees all of them and each row one token more than the row before it. */
+    LIDX_FLAG_CAUSAL = 1u << 1,
+    /* Dead columns 0 .. score_columns - 1 of every row that belongs to a request are written -inf, in the same launch.
+     * Without it dead cells stay as they were. */
+    LIDX_FLAG_FILL = 1u << 2,
+    /* The score of a key is in column key - begin, where begin is the first key that the row sees (row_begin). */
+    LIDX_FLAG_RELATIVE_COLUMNS = 1u << 3,
+    /* Programmatic dependent launch: the launch may overlap the end of the kernel before it on the stream, whose
+     * results it waits for before it reads; a kernel launched after it with the same attribute may do likewise. Kernels
+     * below compute capability 9.0, and generic_score, have nothing to overlap and run as without it. */
+    LIDX_FLAG_PDL = 1u << 4
 };
+
+/* Which rows of q, q_scale and scores are request b's. Rows that are no request's are never written, and of a request's
+ * rows only the first max_tokens are its own. */
+typedef enum lidx_row_map {
+    LIDX_ROWS_CU_SEQLENS = 0,    /* rows cu_seqlens_q[b] .. cu_seqlens_q[b + 1] - 1 */
+    LIDX_ROWS_FIXED = 1,         /* rows b * max_tokens .. (b + 1) * max_tokens - 1, as far as max_rows reaches */
+    LIDX_ROWS_REQUEST_IDS = 2    /* the rows whose row_requests is b. As unsigned numbers row_requests does not
+                                    decrease: padding rows (-1, or anything from batch on) come last, no request's */
+} lidx_row_map;
+
+/* Which keys a row sees. A length counts tokens: with r = compress_ratio a row that sees t tokens sees the keys
+ * 0 .. floor(t / r) - 1, that is, position i sees key j if i >= r * j + r - 1. Negative lengths and end < begin see
+ * nothing; whatever lies beyond max_keys or beyond the width of a block table is not seen. */
+typedef enum lidx_visibility {
+    LIDX_SEE_REQUEST_LENGTH = 0, /* context_lens[b] tokens, or fewer with LIDX_FLAG_CAUSAL */
+    LIDX_SEE_ROW_LENGTH = 1,     /* context_lens[row] tokens */
+    LIDX_SEE_WINDOW = 2          /* the keys row_begin[row] .. row_end[row] - 1 of its request */
+} lidx_visibility;
+
+typedef enum lidx_int_type { LIDX_INT32 = 0, LIDX_INT64 = 1 } lidx_int_type;
+typedef enum lidx_float_type { LIDX_FP32 = 0, LIDX_BF16 = 1 } lidx_float_type;
 
 /* Keys of page p, slot j: codes at k_base + p * k_page_stride + j * depth, scale at
  * k_scale_base + p * k_scale_page_stride + j * 4. That covers
  *   block-split   one pool; page = page_size * depth bytes of codes, then page_size fp32 scales
- *   split pools   codes and scales in two pools with pitches of their own
- *   contiguous    page_size = 0: request b's keys are page b (no block table); k_page_stride between requests */
+ *   split pools   codes and scales in two pools with pitches, and perhaps block tables, of their own
+ *   contiguous    page_size = 0: request b's keys are page b (no block table); k_page_stride between requests
+ * Pools of several layers: the bases point at the layer, the strides step over all layers.
+ *
+ * All zeros but sizes and strides is the plain case: rows by cu_seqlens_q, one int32 length per request that all its
+ * rows see, fp32 weights without gaps, fp32 scores, dead cells untouched. */
 typedef struct lidx_score_desc {
     size_t struct_size;            /* set by lidx_score_desc_init() */
     uint32_t flags;                /* LIDX_FLAG_* */
+
+    /* rows */
+    int32_t row_map;               /* lidx_row_map */
     int32_t batch;                 /* requests, 0 .. 65536 (0: enqueue does nothing) */
-    int32_t max_rows;              /* rows of q, q_scale and scores: an upper bound of cu_seqlens_q[batch] */
-    int32_t max_tokens;            /* upper bound of query tokens per request */
+    int32_t max_rows;              /* rows of q, q_scale and scores: an upper bound of what the row map uses */
+    int32_t max_tokens;            /* upper bound of query tokens per request; LIDX_ROWS_FIXED: their number */
     int32_t heads;                 /* 1 or more */
     int32_t depth;                 /* codes per key and head, 1 or more */
+
+    /* who sees what */
+    int32_t visibility;            /* lidx_visibility */
+    int32_t length_type;           /* lidx_int_type of context_lens, row_begin and row_end */
+    int32_t compress_ratio;        /* tokens per key, 1 .. 512; 0 means 1. 0 or 1 with LIDX_SEE_WINDOW */
     int64_t max_keys;              /* upper bound of keys per request, 0 .. 65535 * 128; sizes the launch grid */
+
+    /* keys */
     int32_t page_size;             /* keys per page; 0: contiguous */
+    int32_t max_sms;               /* the launch has at most so many CTAs; 0: as many as are useful */
     int64_t num_pages;             /* pages in the pool, 1 .. 2^31 - 1 (contiguous: requests in the buffer, >= batch) */
+    int64_t scale_num_pages;       /* pages in the scale pool, 1 .. 2^31 - 1; 0: num_pages */
     int64_t k_page_stride;         /* bytes, a multiple of 16, < 2^40, >= page_size * depth (or max_keys * depth) */
     int64_t k_scale_page_stride;   /* bytes, a multiple of 4, < 2^40, >= page_size * 4 (or max_keys * 4) */
     int64_t block_table_stride;    /* entries per request row of the block table; a length above
                                       block_table_stride * page_size is clamped to it. 1 or more; contiguous: ignored */
-    int64_t score_stride;          /* elements between rows of scores, >= max_keys */
+    int64_t scale_block_table_stride; /* of the scale pool's own block table, which limits lengths, too; 0: it has none,
+                                      page p of the scales belongs to page p of the codes. 0 where contiguous */
+
+    /* weights: one per row and head, or the product of two factors */
+    int32_t weight_type;           /* lidx_float_type of q_scale */
+    int32_t weight2_type;          /* lidx_float_type of q_scale2 */
+    int64_t weight_stride;         /* elements between rows of q_scale, >= heads; 0: heads */
+    int64_t weight2_stride;        /* elements between rows of q_scale2, >= heads; 0: there is no second factor */
+
+    /* scores */
+    int32_t score_type;            /* lidx_float_type; bf16: the fp32 score rounded to nearest even */
+    int32_t reserved;              /* 0 */
+    int64_t score_columns;         /* columns of a row that are lidx's; 0: max_keys. At least max_keys, but with
+                                      LIDX_FLAG_RELATIVE_COLUMNS any number from 1: wider windows are cut to it.
+                                      Up to 65535 * 128 */
+    int64_t score_stride;          /* elements between rows of scores, >= score_columns */
     const char *kernel;            /* debug: force the kernel of this symbol; NULL: the best one */
 } lidx_score_desc;
 
@@ -184,21 +249,28 @@ LIDX_API lidx_status lidx_plan_workspace_bytes(const lidx_plan *plan, size_t *by
 
 /* ---- enqueue ------------------------------------------------------------------------------------------- */
 
-/* Device pointers. Request b owns rows cu_seqlens_q[b] .. cu_seqlens_q[b + 1] - 1; each of them sees the keys
- * 0 .. context_lens[b] - 1. Lengths <= 0 see nothing; lengths above max_keys or above the block table's width are
- * clamped, and so are row numbers above max_rows and a request's tokens above max_tokens.
- * Score cells beyond a row's length are never written; block-table entries past ceil(len / page_size) are never
- * read, and pages wholly beyond a length neither. */
+/* Device pointers. Lengths, windows, row maps and tables may hold anything: what leads outside the limits is clamped,
+ * and page ids outside their pool make their cells dead. A row's keys are those that lidx_visibility gives it; its dead
+ * cells are never written without LIDX_FLAG_FILL. Block-table entries past the last key that any row sees are never
+ * read, and pages wholly beyond it neither. A pointer that the plan has no use for must be null. */
 typedef struct lidx_score_args {
     size_t struct_size;            /* set by lidx_score_args_init() */
     const void *q;                 /* e4m3 codes [max_rows, heads, depth], 16-byte aligned */
-    const float *q_scale;          /* [max_rows, heads], 16-byte aligned */
+    const void *q_scale;           /* weights [max_rows, heads], weight_type, weight_stride; aligned to its type, for
+                                      the sm90 kernels to 16 bytes */
+    const void *q_scale2;          /* [max_rows, heads], weight2_type, weight2_stride, aligned to its type; the
+                                      weight is the fp32 product of both. NULL if and only if weight2_stride = 0 */
     const void *k_base;            /* 16-byte aligned */
-    const void *k_scale_base;      /* 4-byte aligned */
-    const int32_t *block_table;    /* [batch, block_table_stride]; NULL if and only if page_size = 0 */
-    const int32_t *context_lens;   /* [batch] */
-    const int32_t *cu_seqlens_q;   /* [batch + 1], non-decreasing, first 0 */
-    float *scores;                 /* [max_rows, score_stride] */
+    const void *k_scale_base;      /* fp32, 4-byte aligned */
+    const void *block_table;       /* int32 or uint32 page ids [batch, block_table_stride]; NULL if and only if
+                                      page_size = 0 */
+    const void *scale_block_table; /* same type [batch, scale_block_table_stride]; NULL if and only if that is 0 */
+    const void *context_lens;      /* [batch] or, with LIDX_SEE_ROW_LENGTH, [max_rows]; LIDX_SEE_WINDOW: NULL */
+    const void *row_begin;         /* [max_rows] with LIDX_SEE_WINDOW, else NULL */
+    const void *row_end;           /* [max_rows] with LIDX_SEE_WINDOW, else NULL */
+    const int32_t *cu_seqlens_q;   /* [batch + 1] with LIDX_ROWS_CU_SEQLENS, non-decreasing, first 0; else NULL */
+    const int32_t *row_requests;   /* [max_rows] with LIDX_ROWS_REQUEST_IDS, else NULL */
+    void *scores;                  /* [max_rows, score_stride], score_type, aligned to its type */
     void *workspace;               /* 16-byte aligned; may be NULL if the plan needs none */
     size_t workspace_bytes;
 } lidx_score_args;
@@ -208,8 +280,8 @@ LIDX_API lidx_status lidx_score_args_init(lidx_score_args *args);
 
 /* Enqueues the scores of one plan on a CUstream (NULL: the default stream). Validates, encodes the tensor maps
  * on its own stack and launches; it allocates nothing, reads no device memory, synchronises nothing and can be captured
- * in a CUDA graph. LIDX_ERR_NULL, LIDX_ERR_ALIGNMENT, LIDX_ERR_WORKSPACE, LIDX_ERR_VALUE (a block table although
- * contiguous): args; LIDX_ERR_NO_CONTEXT: opened with device = -1 and another CUDA context is current;
+ * in a CUDA graph. LIDX_ERR_NULL, LIDX_ERR_ALIGNMENT, LIDX_ERR_WORKSPACE, LIDX_ERR_VALUE (a pointer that the
+ * plan has no use for): args; LIDX_ERR_NO_CONTEXT: opened with device = -1 and another CUDA context is current;
  * LIDX_ERR_UNSUPPORTED: the plan was made for another kind of device; LIDX_ERR_DRIVER: a driver call failed. */
 LIDX_API lidx_status lidx_score_enqueue(lidx_context *ctx, const lidx_plan *plan, const lidx_score_args *args,
                                         void *stream);

@@ -9,6 +9,11 @@
 PIN(pointer, sizeof(void *) == 8);
 PIN(status, sizeof(lidx_status) == 4);
 PIN(arithmetic, sizeof(lidx_arithmetic) == 4);
+PIN(row_map, LIDX_ROWS_CU_SEQLENS == 0 && LIDX_ROWS_FIXED == 1 && LIDX_ROWS_REQUEST_IDS == 2);
+PIN(visibility, LIDX_SEE_REQUEST_LENGTH == 0 && LIDX_SEE_ROW_LENGTH == 1 && LIDX_SEE_WINDOW == 2);
+PIN(types, LIDX_INT32 == 0 && LIDX_INT64 == 1 && LIDX_FP32 == 0 && LIDX_BF16 == 1);
+PIN(flags, LIDX_FLAG_CHECK == 1 && LIDX_FLAG_CAUSAL == 2 && LIDX_FLAG_FILL == 4 && LIDX_FLAG_RELATIVE_COLUMNS == 8 &&
+               LIDX_FLAG_PDL == 16);
 
 PIN(lidx_config, sizeof(lidx_config) == 24);
 PIN_AT(lidx_config, driver_path, 8);
@@ -37,21 +42,35 @@ PIN_AT(lidx_kernel_info, shared_bytes_decode, 52);
 PIN_AT(lidx_kernel_info, tmem_columns, 56);
 PIN_AT(lidx_kernel_info, registers, 60);
 
-PIN(lidx_score_desc, sizeof(lidx_score_desc) == 96);
+PIN(lidx_score_desc, sizeof(lidx_score_desc) == 168);
 PIN_AT(lidx_score_desc, flags, 8);
-PIN_AT(lidx_score_desc, batch, 12);
-PIN_AT(lidx_score_desc, max_rows, 16);
-PIN_AT(lidx_score_desc, max_tokens, 20);
-PIN_AT(lidx_score_desc, heads, 24);
-PIN_AT(lidx_score_desc, depth, 28);
-PIN_AT(lidx_score_desc, max_keys, 32);
-PIN_AT(lidx_score_desc, page_size, 40);
-PIN_AT(lidx_score_desc, num_pages, 48);
-PIN_AT(lidx_score_desc, k_page_stride, 56);
-PIN_AT(lidx_score_desc, k_scale_page_stride, 64);
-PIN_AT(lidx_score_desc, block_table_stride, 72);
-PIN_AT(lidx_score_desc, score_stride, 80);
-PIN_AT(lidx_score_desc, kernel, 88);
+PIN_AT(lidx_score_desc, row_map, 12);
+PIN_AT(lidx_score_desc, batch, 16);
+PIN_AT(lidx_score_desc, max_rows, 20);
+PIN_AT(lidx_score_desc, max_tokens, 24);
+PIN_AT(lidx_score_desc, heads, 28);
+PIN_AT(lidx_score_desc, depth, 32);
+PIN_AT(lidx_score_desc, visibility, 36);
+PIN_AT(lidx_score_desc, length_type, 40);
+PIN_AT(lidx_score_desc, compress_ratio, 44);
+PIN_AT(lidx_score_desc, max_keys, 48);
+PIN_AT(lidx_score_desc, page_size, 56);
+PIN_AT(lidx_score_desc, max_sms, 60);
+PIN_AT(lidx_score_desc, num_pages, 64);
+PIN_AT(lidx_score_desc, scale_num_pages, 72);
+PIN_AT(lidx_score_desc, k_page_stride, 80);
+PIN_AT(lidx_score_desc, k_scale_page_stride, 88);
+PIN_AT(lidx_score_desc, block_table_stride, 96);
+PIN_AT(lidx_score_desc, scale_block_table_stride, 104);
+PIN_AT(lidx_score_desc, weight_type, 112);
+PIN_AT(lidx_score_desc, weight2_type, 116);
+PIN_AT(lidx_score_desc, weight_stride, 120);
+PIN_AT(lidx_score_desc, weight2_stride, 128);
+PIN_AT(lidx_score_desc, score_type, 136);
+PIN_AT(lidx_score_desc, reserved, 140);
+PIN_AT(lidx_score_desc, score_columns, 144);
+PIN_AT(lidx_score_desc, score_stride, 152);
+PIN_AT(lidx_score_desc, kernel, 160);
 
 PIN(lidx_support, sizeof(lidx_support) == 536);
 PIN_AT(lidx_support, symbol, 8);
@@ -66,17 +85,22 @@ PIN_AT(lidx_plan_info, block, 32);
 PIN_AT(lidx_plan_info, shared_bytes, 44);
 PIN_AT(lidx_plan_info, workspace_bytes, 48);
 
-PIN(lidx_score_args, sizeof(lidx_score_args) == 88);
+PIN(lidx_score_args, sizeof(lidx_score_args) == 128);
 PIN_AT(lidx_score_args, q, 8);
 PIN_AT(lidx_score_args, q_scale, 16);
-PIN_AT(lidx_score_args, k_base, 24);
-PIN_AT(lidx_score_args, k_scale_base, 32);
-PIN_AT(lidx_score_args, block_table, 40);
-PIN_AT(lidx_score_args, context_lens, 48);
-PIN_AT(lidx_score_args, cu_seqlens_q, 56);
-PIN_AT(lidx_score_args, scores, 64);
-PIN_AT(lidx_score_args, workspace, 72);
-PIN_AT(lidx_score_args, workspace_bytes, 80);
+PIN_AT(lidx_score_args, q_scale2, 24);
+PIN_AT(lidx_score_args, k_base, 32);
+PIN_AT(lidx_score_args, k_scale_base, 40);
+PIN_AT(lidx_score_args, block_table, 48);
+PIN_AT(lidx_score_args, scale_block_table, 56);
+PIN_AT(lidx_score_args, context_lens, 64);
+PIN_AT(lidx_score_args, row_begin, 72);
+PIN_AT(lidx_score_args, row_end, 80);
+PIN_AT(lidx_score_args, cu_seqlens_q, 88);
+PIN_AT(lidx_score_args, row_requests, 96);
+PIN_AT(lidx_score_args, scores, 104);
+PIN_AT(lidx_score_args, workspace, 112);
+PIN_AT(lidx_score_args, workspace_bytes, 120);
 
 /* Every function is linked, with the type that a C compiler sees. */
 int main(void) {
@@ -96,8 +120,8 @@ int main(void) {
     support.struct_size = sizeof(support);
     device.struct_size = sizeof(device);
     if (lidx_config_init(&config) != LIDX_OK || config.struct_size != 24 || config.device != -1) return 1;
-    if (lidx_score_desc_init(&desc) != LIDX_OK || desc.struct_size != 96 || desc.kernel != NULL) return 2;
-    if (lidx_score_args_init(&args) != LIDX_OK || args.struct_size != 88 || args.workspace != NULL) return 3;
+    if (lidx_score_desc_init(&desc) != LIDX_OK || desc.struct_size != 168 || desc.kernel != NULL) return 2;
+    if (lidx_score_args_init(&args) != LIDX_OK || args.struct_size != 128 || args.workspace != NULL) return 3;
     if (lidx_kernel_count() < 1) return 4;
     for (index = 0; index < lidx_kernel_count(); ++index)
         if (lidx_get_kernel_info(NULL, index, &kernel) != LIDX_OK || kernel.symbol == NULL) return 5;

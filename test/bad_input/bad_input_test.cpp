@@ -118,13 +118,76 @@ struct DescRow {
 // Refused by lidx_plan_create and by lidx_supports alike.
 const DescRow kInvalidDescs[] = {
     {"size 0", [](lidx_score_desc& d) { d.struct_size = 0; }, LIDX_ERR_STRUCT_SIZE,
-     "lidx_score_desc.struct_size = 0: this version expects 96"},
+     "lidx_score_desc.struct_size = 0: this version expects 168"},
     {"older version", [](lidx_score_desc& d) { d.struct_size -= 8; }, LIDX_ERR_STRUCT_SIZE,
-     "lidx_score_desc.struct_size = 88: this version expects 96"},
+     "lidx_score_desc.struct_size = 160: this version expects 168"},
     {"newer version", [](lidx_score_desc& d) { d.struct_size += 8; }, LIDX_ERR_STRUCT_SIZE,
-     "lidx_score_desc.struct_size = 104: this version expects 96"},
-    {"unknown flag", [](lidx_score_desc& d) { d.flags = 3; }, LIDX_ERR_VALUE,
-     "flags = 3: the only flag is LIDX_FLAG_CHECK"},
+     "lidx_score_desc.struct_size = 176: this version expects 168"},
+    {"unknown flag", [](lidx_score_desc& d) { d.flags = 33; }, LIDX_ERR_VALUE,
+     "flags = 33: the flags are the bits of 31"},
+    {"row map", [](lidx_score_desc& d) { d.row_map = 3; }, LIDX_ERR_VALUE, "row_map = 3: must be 0 .. 2"},
+    {"row map < 0", [](lidx_score_desc& d) { d.row_map = -1; }, LIDX_ERR_VALUE, "row_map = -1: must be 0 .. 2"},
+    {"visibility", [](lidx_score_desc& d) { d.visibility = 3; }, LIDX_ERR_VALUE, "visibility = 3: must be 0 .. 2"},
+    {"causal rows of their own",
+     [](lidx_score_desc& d) {
+         d.flags = LIDX_FLAG_CAUSAL;
+         d.visibility = LIDX_SEE_ROW_LENGTH;
+     },
+     LIDX_ERR_VALUE, "flags = 2 has LIDX_FLAG_CAUSAL: with visibility = 1"},
+    {"length type", [](lidx_score_desc& d) { d.length_type = 2; }, LIDX_ERR_VALUE, "length_type = 2: must be 0 .. 1"},
+    {"ratio < 0", [](lidx_score_desc& d) { d.compress_ratio = -1; }, LIDX_ERR_VALUE,
+     "compress_ratio = -1: must be 0 .. 512"},
+    {"ratio", [](lidx_score_desc& d) { d.compress_ratio = 513; }, LIDX_ERR_VALUE,
+     "compress_ratio = 513: must be 0 .. 512"},
+    {"ratio of windows",
+     [](lidx_score_desc& d) {
+         d.visibility = LIDX_SEE_WINDOW;
+         d.compress_ratio = 2;
+     },
+     LIDX_ERR_VALUE, "compress_ratio = 2: must be 0 .. 1"},
+    {"max_sms < 0", [](lidx_score_desc& d) { d.max_sms = -1; }, LIDX_ERR_VALUE, "max_sms = -1: must be 0 .."},
+    {"scale pages < 0", [](lidx_score_desc& d) { d.scale_num_pages = -1; }, LIDX_ERR_VALUE,
+     "scale_num_pages = -1: must be 0 .. 2147483647"},
+    {"scale pool overflow",
+     [](lidx_score_desc& d) {
+         d.scale_num_pages = INT32_MAX;
+         d.k_scale_page_stride = kTwoTo40 - 16;
+     },
+     LIDX_ERR_VALUE, "k_scale_page_stride = 1099511627760 with scale_num_pages = 2147483647"},
+    {"scale table stride < 0", [](lidx_score_desc& d) { d.scale_block_table_stride = -1; }, LIDX_ERR_VALUE,
+     "scale_block_table_stride = -1: must be 0 .."},
+    {"scale table overflow", [](lidx_score_desc& d) { d.scale_block_table_stride = INT64_MAX / 4; }, LIDX_ERR_VALUE,
+     "scale_block_table_stride = 2305843009213693951 with batch = 2"},
+    {"weight type", [](lidx_score_desc& d) { d.weight_type = 2; }, LIDX_ERR_VALUE, "weight_type = 2: must be 0 .. 1"},
+    {"weight2 type", [](lidx_score_desc& d) { d.weight2_type = -1; }, LIDX_ERR_VALUE,
+     "weight2_type = -1: must be 0 .. 1"},
+    {"weight stride < heads", [](lidx_score_desc& d) { d.weight_stride = 63; }, LIDX_ERR_VALUE,
+     "weight_stride = 63: must be 64 .."},
+    {"weight2 stride < heads", [](lidx_score_desc& d) { d.weight2_stride = 1; }, LIDX_ERR_VALUE,
+     "weight2_stride = 1: must be 64 .."},
+    {"weights overflow", [](lidx_score_desc& d) { d.weight2_stride = INT64_MAX / 8; }, LIDX_ERR_VALUE,
+     "weight2_stride = 1152921504606846975 with max_rows = 8"},
+    {"score type", [](lidx_score_desc& d) { d.score_type = 2; }, LIDX_ERR_VALUE, "score_type = 2: must be 0 .. 1"},
+    {"reserved", [](lidx_score_desc& d) { d.reserved = 1; }, LIDX_ERR_VALUE, "reserved = 1: must be 0 .. 0"},
+    {"columns < 0", [](lidx_score_desc& d) { d.score_columns = -1; }, LIDX_ERR_VALUE, "score_columns = -1: must be 0"},
+    {"columns < keys", [](lidx_score_desc& d) { d.score_columns = 999; }, LIDX_ERR_VALUE,
+     "score_columns = 999: must be 0 or at least max_keys = 1000 without LIDX_FLAG_RELATIVE_COLUMNS"},
+    {"columns > grid", [](lidx_score_desc& d) { d.score_columns = 65535 * 128 + 1; }, LIDX_ERR_VALUE,
+     "score_columns = 8388481: must be 0 .. 8388480"},
+    {"columns > stride", [](lidx_score_desc& d) { d.score_columns = 1025; }, LIDX_ERR_VALUE,
+     "score_stride = 1024: must be at least score_columns = 1025"},
+    {"contiguous with a scale table",
+     [](lidx_score_desc& d) {
+         d = contiguous_desc();
+         d.scale_block_table_stride = 1;
+     },
+     LIDX_ERR_VALUE, "scale_block_table_stride = 1: must be 0 .. 0"},
+    {"contiguous, too few scales",
+     [](lidx_score_desc& d) {
+         d = contiguous_desc();
+         d.scale_num_pages = 1;
+     },
+     LIDX_ERR_VALUE, "scale_num_pages = 1 with page_size = 0: must be 0 or at least batch = 2"},
     {"batch < 0", [](lidx_score_desc& d) { d.batch = -1; }, LIDX_ERR_VALUE, "batch = -1: must be 0 .. 65536"},
     {"batch > limit", [](lidx_score_desc& d) { d.batch = 65537; }, LIDX_ERR_VALUE, "batch = 65537: must be 0 .. 65536"},
     {"batch INT_MIN", [](lidx_score_desc& d) { d.batch = INT_MIN; }, LIDX_ERR_VALUE, "batch = -2147483648"},
@@ -303,6 +366,13 @@ TEST_CASE("bad input: limits themselves are accepted") {
         {"depth", [](lidx_score_desc& d) { d.depth = 16; }},
         {"page of one key", [](lidx_score_desc& d) { d.page_size = 1; }},
         {"check", [](lidx_score_desc& d) { d.flags = LIDX_FLAG_CHECK; }},
+        {"PDL", [](lidx_score_desc& d) { d.flags = LIDX_FLAG_PDL; }},
+        {"request ids", [](lidx_score_desc& d) { d.row_map = LIDX_ROWS_REQUEST_IDS; }},
+        {"ratio", [](lidx_score_desc& d) { d.compress_ratio = 512; }},
+        {"int64", [](lidx_score_desc& d) { d.length_type = LIDX_INT64; }},
+        {"columns", [](lidx_score_desc& d) { d.score_columns = 1024; }},
+        {"weight stride", [](lidx_score_desc& d) { d.weight_stride = 64; }},
+        {"scale pages", [](lidx_score_desc& d) { d.scale_num_pages = 40; }},
     };
     for (const auto& row : rows) {
         CAPTURE(row.name);
@@ -346,8 +416,8 @@ TEST_CASE("bad input: enqueue arguments") {
     run(good_desc(), good,
         {
             {"size 0", [](lidx_score_args& a) { a.struct_size = 0; }, LIDX_ERR_STRUCT_SIZE,
-             "lidx_score_args.struct_size = 0: this version expects 88"},
-            {"newer", [](lidx_score_args& a) { a.struct_size = 96; }, LIDX_ERR_STRUCT_SIZE, "struct_size = 96"},
+             "lidx_score_args.struct_size = 0: this version expects 128"},
+            {"newer", [](lidx_score_args& a) { a.struct_size = 136; }, LIDX_ERR_STRUCT_SIZE, "struct_size = 136"},
             {"q", [](lidx_score_args& a) { a.q = nullptr; }, LIDX_ERR_NULL, "q is null"},
             {"q_scale", [](lidx_score_args& a) { a.q_scale = nullptr; }, LIDX_ERR_NULL, "q_scale is null"},
             {"k_base", [](lidx_score_args& a) { a.k_base = nullptr; }, LIDX_ERR_NULL, "k_base is null"},
@@ -358,8 +428,8 @@ TEST_CASE("bad input: enqueue arguments") {
             {"scores", [](lidx_score_args& a) { a.scores = nullptr; }, LIDX_ERR_NULL, "scores is null"},
             {"q odd", [](lidx_score_args& a) { a.q = address<void>(0x10008); }, LIDX_ERR_ALIGNMENT,
              "q = address 65544: must be a multiple of 16"},
-            {"q_scale odd", [](lidx_score_args& a) { a.q_scale = address<float>(0x20004); }, LIDX_ERR_ALIGNMENT,
-             "q_scale = address 131076: must be a multiple of 16"},
+            {"q_scale odd", [](lidx_score_args& a) { a.q_scale = address<char>(0x20002); }, LIDX_ERR_ALIGNMENT,
+             "q_scale = address 131074: must be a multiple of 4"},
             {"k odd", [](lidx_score_args& a) { a.k_base = address<void>(0x30001); }, LIDX_ERR_ALIGNMENT,
              "k_base = address 196609: must be a multiple of 16"},
             {"k_scale odd", [](lidx_score_args& a) { a.k_scale_base = address<void>(0x30002); }, LIDX_ERR_ALIGNMENT,
@@ -373,6 +443,36 @@ TEST_CASE("bad input: enqueue arguments") {
             {"scores odd", [](lidx_score_args& a) { a.scores = address<float>(0x70001); }, LIDX_ERR_ALIGNMENT,
              "scores = address"},
         });
+
+    // Each pointer that a plan has no use for must be null; each that it needs must not be.
+    run(good_desc(), good,
+        {
+            {"factor", [](lidx_score_args& a) { a.q_scale2 = address<float>(0x90000); }, LIDX_ERR_VALUE,
+             "q_scale2 is not null: the plan's weight2_stride = 0"},
+            {"scale table", [](lidx_score_args& a) { a.scale_block_table = address<int32_t>(0x90000); }, LIDX_ERR_VALUE,
+             "scale_block_table is not null: the plan's scale_block_table_stride = 0"},
+            {"begin", [](lidx_score_args& a) { a.row_begin = address<int32_t>(0x90000); }, LIDX_ERR_VALUE,
+             "row_begin is not null: the plan's visibility is not LIDX_SEE_WINDOW"},
+            {"end", [](lidx_score_args& a) { a.row_end = address<int32_t>(0x90000); }, LIDX_ERR_VALUE,
+             "row_end is not null: the plan's visibility is not LIDX_SEE_WINDOW"},
+            {"ids", [](lidx_score_args& a) { a.row_requests = address<int32_t>(0x90000); }, LIDX_ERR_VALUE,
+             "row_requests is not null: the plan's row_map is not LIDX_ROWS_REQUEST_IDS"},
+        });
+    lidx_score_desc fixed = good_desc();
+    fixed.row_map = LIDX_ROWS_FIXED;
+    good.cu_seqlens_q = nullptr;
+    run(fixed, good,
+        {{"cu", [](lidx_score_args& a) { a.cu_seqlens_q = address<int32_t>(0x60000); }, LIDX_ERR_VALUE,
+          "cu_seqlens_q is not null: the plan's row_map is not LIDX_ROWS_CU_SEQLENS"}});
+    lidx_score_desc ids = good_desc();
+    ids.row_map = LIDX_ROWS_REQUEST_IDS;
+    ids.length_type = LIDX_INT64;
+    good.row_requests = address<int32_t>(0x60000);
+    run(ids, good,
+        {{"no ids", [](lidx_score_args& a) { a.row_requests = nullptr; }, LIDX_ERR_NULL, "row_requests is null"},
+         {"int64", [](lidx_score_args& a) { a.context_lens = address<int32_t>(0x50004); }, LIDX_ERR_ALIGNMENT,
+          "context_lens = address 327684: must be a multiple of 8"}});
+    good = good_args();
 
     lidx_score_desc checked = good_desc();
     checked.flags = LIDX_FLAG_CHECK;

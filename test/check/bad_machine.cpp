@@ -31,8 +31,9 @@ extern "C" __attribute__((visibility("default"))) CUresult CUDAAPI cuLaunchKerne
     const char* const keys = std::getenv("BAD_MACHINE_KEYS");
     const char* const what = std::getenv("BAD_MACHINE");
     const auto& p = *static_cast<const lidx::ScoreParams*>(kernel_params[0]);  // generic_score
-    if (keys == nullptr || what == nullptr || p.max_keys != std::atoll(keys))
+    if (keys == nullptr || what == nullptr || p.view.keys_limit != std::atoll(keys))
         return real(config, function, kernel_params, extra);
+    auto* const scores = static_cast<float*>(p.scores);
     auto is = [&](const char* name) { return std::strcmp(what, name) == 0; };
     if (is("crash")) std::raise(SIGSEGV);
     if (is("exit")) std::_Exit(9);
@@ -45,11 +46,11 @@ extern "C" __attribute__((visibility("default"))) CUresult CUDAAPI cuLaunchKerne
     if (is("nothing")) return CUDA_SUCCESS;  // no score is written
     const CUresult result = real(config, function, kernel_params, extra);
     // Device addresses are host addresses here.
-    if (is("before")) p.scores[-1] = 0;
-    if (is("behind")) p.scores[p.rows * p.score_stride] = 0;
-    if (is("gap")) p.scores[p.max_keys] = 0;
+    if (is("before")) scores[-1] = 0;
+    if (is("behind")) scores[p.view.rows * p.score_stride] = 0;
+    if (is("gap")) scores[p.view.keys_limit] = 0;
     if (is("input")) const_cast<uint8_t*>(p.k)[0] ^= 1;
-    if (is("bit")) p.scores[0] = -p.scores[0];
+    if (is("bit")) scores[0] = -scores[0];
     if (is("check_word") && p.check_word != nullptr) *p.check_word = 7;
     return result;
 }

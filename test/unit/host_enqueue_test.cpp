@@ -123,13 +123,13 @@ TEST_CASE("enqueue: a tensor-core launch") {
     CHECK(launch.params.k == args.k_base);
     CHECK(launch.params.k_scale == args.k_scale_base);
     CHECK(launch.params.block_table == args.block_table);
-    CHECK(launch.params.context_lens == args.context_lens);
-    CHECK(launch.params.cu_seqlens_q == args.cu_seqlens_q);
+    CHECK(launch.params.view.lengths == args.context_lens);
+    CHECK(launch.params.view.row_map_data == args.cu_seqlens_q);
     CHECK(launch.params.scores == args.scores);
     CHECK(launch.params.check_word == nullptr);
     CHECK(launch.params.page_size == 64);
-    CHECK(launch.params.rows == 9);
-    CHECK(launch.params.max_tokens == 5);
+    CHECK(launch.params.view.rows == 9);
+    CHECK(launch.params.view.max_tokens == 5);
 
     for (const FakeTensorMap& map : {fake().maps[0], fake().maps[1]}) {
         CHECK(map.type == CU_TENSOR_MAP_DATA_TYPE_UINT8);
@@ -241,7 +241,7 @@ TEST_CASE("enqueue: a persistent launch on compute capability 9.0") {
     CHECK(launch.config.gridDimZ == 1);
     CHECK(launch.config.blockDimX == 640);
     CHECK(launch.config.sharedMemBytes == 203776);
-    CHECK(launch.params.batch == 2);
+    CHECK(launch.params.view.batch == 2);
     CHECK(fake().maps[launch.map_calls[0]].box[1] == 64);   // keys of a tile
     CHECK(fake().maps[launch.map_calls[1]].box[1] == 64);   // heads of a token
 }

@@ -71,7 +71,7 @@ TEST_CASE("plan: a request has no more tokens than there are rows") {
     desc.max_rows = 3;
     const lidx_plan plan = lidx::make_plan(desc, kB200);
     CHECK(std::string(plan.kernel->symbol) == "sm100_score_h32_t3");
-    CHECK(plan.params.max_tokens == 3);
+    CHECK(plan.params.view.max_tokens == 3);
     CHECK(plan.grid[2] == 1);
 }
 
@@ -267,16 +267,100 @@ TEST_CASE("plan: the parameter block carries the shape and no pointer") {
     CHECK(plan.params.k_scale_page_stride == 8448);
     CHECK(plan.params.block_table_stride == 16);
     CHECK(plan.params.score_stride == 1024);
-    CHECK(plan.params.max_keys == 1000);
-    CHECK(plan.params.rows == 8);
+    CHECK(plan.params.view.keys_limit == 1000);
+    CHECK(plan.params.view.rows == 8);
     CHECK(plan.params.heads == 64);
     CHECK(plan.params.depth == 128);
     CHECK(plan.params.page_size == 64);
-    CHECK(plan.params.max_tokens == 4);
-    CHECK(plan.params.batch == desc.batch);
+    CHECK(plan.params.view.max_tokens == 4);
+    CHECK(plan.params.view.batch == desc.batch);
     CHECK(plan.workspace_bytes == 16);
     desc.flags = 0;
     CHECK(lidx::make_plan(desc, kB200).workspace_bytes == 0);
+}
+
+TEST_CASE("plan: the limit of keys is the narrowest of max_keys and the tables") {
+    lidx_score_desc desc = paged_desc();   // 16 pages of 64 keys
+    const auto limit = [&] { return lidx::make_plan(desc, kB200).params.view.keys_limit; };
+    CHECK(limit() == 1000);
+    desc.block_table_stride = 15;
+    CHECK(limit() == 960);
+    desc.block_table_stride = INT64_MAX / 8;   // no overflow in the product
+    CHECK(limit() == 1000);
+}
+
+TEST_CASE("plan: what the description asks for reaches the parameter block") {
+    lidx_score_desc desc = paged_desc();
+    const lidx::ScoreParams plain = lidx::make_plan(desc, kB200).params;
+    CHECK(plain.view.compress_ratio == 1);
+    CHECK(plain.view.window_limit == 1000);
+    CHECK(plain.weight_stride == 64);
+    CHECK(plain.weight2_stride == 0);
+    CHECK(plain.scale_num_pages == 40);
+    CHECK(plain.scale_block_table_stride == 16);
+    CHECK(plain.fill_columns == 0);
+    CHECK(plain.relative == 0);
+    CHECK(plain.view.row_map == lidx::RowMap::kCuSeqlens);
+    CHECK(plain.view.visibility == lidx::Visibility::kRequestLength);
+    CHECK(plain.view.causal + plain.view.wide == 0);
+    desc.row_map = LIDX_ROWS_REQUEST_IDS;
+    desc.length_type = LIDX_INT64;
+    desc.compress_ratio = 4;
+    const lidx::ScoreParams p = lidx::make_plan(desc, kB200).params;
+    CHECK(p.view.row_map == lidx::RowMap::kRequestIds);
+    CHECK(p.view.wide == 1);
+    CHECK(p.view.compress_ratio == 4);
+}
+
+TEST_CASE("plan: a kernel serves what its row names, and says what it does not") {
+    const struct {
+        lidx::Feature feature;
+        void (*ask)(lidx_score_desc&);
+        const char* text;
+    } rows[] = {
+        {lidx::kRowKeys, [](lidx_score_desc& d) { d.visibility = LIDX_SEE_ROW_LENGTH; },
+         "rows that see different keys"},
+        {lidx::kRowKeys, [](lidx_score_desc& d) { d.visibility = LIDX_SEE_WINDOW; }, "rows that see different keys"},
+        {lidx::kRowKeys, [](lidx_score_desc& d) { d.flags = LIDX_FLAG_CAUSAL; }, "rows that see different keys"},
+        {lidx::kWeights, [](lidx_score_desc& d) { d.weight_type = LIDX_BF16; }, "weights that are not fp32"},
+        {lidx::kWeights, [](lidx_score_desc& d) { d.weight_stride = 65; }, "weights that are not fp32"},
+        {lidx::kWeights, [](lidx_score_desc& d) { d.weight2_stride = 64; }, "weights that are not fp32"},
+        {lidx::kScaleTable, [](lidx_score_desc& d) { d.scale_block_table_stride = 16; }, "a scale pool with a table"},
+        {lidx::kScaleTable, [](lidx_score_desc& d) { d.scale_num_pages = 41; }, "a scale pool with a table"},
+        {lidx::kBf16Scores, [](lidx_score_desc& d) { d.score_type = LIDX_BF16; }, "bf16 scores"},
+        {lidx::kRelativeColumns,
+         [](lidx_score_desc& d) { d.flags = LIDX_FLAG_RELATIVE_COLUMNS, d.score_columns = 9; }, "relative columns"},
+        {lidx::kFill, [](lidx_score_desc& d) { d.flags = LIDX_FLAG_FILL; }, "LIDX_FLAG_FILL"},
+        {lidx::kSmLimit, [](lidx_score_desc& d) { d.max_sms = 3; }, "max_sms"},
+    };
+    uint32_t seen = 0;
+    for (const auto& row : rows) {
+        CAPTURE(row.text);
+        seen |= row.feature;
+        for (const lidx::DeviceLimits& device : {kB200, kH200}) {
+            lidx_score_desc desc = paged_desc();
+            row.ask(desc);
+            REQUIRE_NOTHROW(lidx::check_desc(desc));
+            for (const lidx::KernelRow& kernel : lidx::kernel_rows()) {
+                if (!lidx::runs_on(kernel, device.compute_capability) || (kernel.heads != 0 && kernel.heads != 64))
+                    continue;
+                desc.kernel = kernel.symbol;
+                const lidx::Choice choice = lidx::choose_kernel(desc, device);
+                CHECK((choice.kernel != nullptr) == ((kernel.features & row.feature) != 0));
+                CHECK(contains(choice.reason, std::string("does not serve ") + row.text) ==
+                      (choice.kernel == nullptr));
+            }
+        }
+    }
+    CHECK(seen == lidx::kAllFeatures);
+    lidx_score_desc desc = paged_desc();   // what every kernel serves
+    desc.row_map = LIDX_ROWS_FIXED;
+    desc.length_type = LIDX_INT64;
+    desc.compress_ratio = 128;
+    desc.score_columns = 1024;
+    desc.flags = LIDX_FLAG_RELATIVE_COLUMNS | LIDX_FLAG_PDL;   // lengths begin at key 0
+    CHECK(chosen(desc, kB200) == "sm100_score_h64");
+    CHECK(chosen(desc, kH200) == "sm90_score_h64");
 }
 
 TEST_CASE("plan: contiguous keys are one page per request") {

@@ -9,6 +9,7 @@
 #include "catch_any.h"
 #include "kernel/generic_score_layout.h"
 #include "kernel/instr_descriptor.h"
+#include "kernel/live.h"
 #include "kernel/schedule.h"
 #include "kernel/sm100_score_layout.h"
 #include "kernel/sm90_score_layout.h"
@@ -111,54 +112,182 @@ TEST_CASE("slices partition a request's token tiles, in order and evenly") {
     CHECK(last.end - last.begin == INT32_MAX / 65535);
 }
 
-static ScoreParams some_params() {
-    static const int32_t table = 0;
-    ScoreParams p{};
-    p.block_table = &table;
-    p.block_table_stride = 10;
-    p.page_size = 64;
-    p.max_keys = 600;
-    p.rows = 20;
-    p.max_tokens = 6;
-    return p;
+// ---- who sees what, by hand
+
+static RowView some_view() {
+    RowView v{};
+    v.batch = 3;
+    v.rows = 20;
+    v.max_tokens = 6;
+    v.keys_limit = v.window_limit = 600;
+    v.compress_ratio = 1;
+    return v;
+}
+static std::vector<int32_t> rows_of(const RowView& v, int32_t request) {
+    const RequestRows rows = request_rows(v, request);
+    return {rows.begin, rows.tokens, rows.all};
+}
+static std::vector<int32_t> keys_of(const RowView& v, int32_t request, int32_t row) {
+    const KeyRange keys = live_keys(v, request, request_rows(v, request), row);
+    return {keys.begin, keys.end};
 }
 
-TEST_CASE("a request's span: what cu_seqlens_q says, inside the buffers") {
-    const ScoreParams p = some_params();
+TEST_CASE("rows of a request: what cu_seqlens_q says, inside the buffers") {
+    RowView v = some_view();
     const auto rows = [&](int32_t begin, int32_t end) {
-        const RequestSpan span = request_span(p, begin, end, 1);
-        return std::vector<int32_t>{span.row_begin, span.tokens};
+        const int32_t cu[2] = {begin, end};
+        v.row_map_data = cu;
+        return rows_of(v, 0);
     };
-    CHECK(rows(3, 7) == std::vector<int32_t>{3, 4});
-    CHECK(rows(3, 3) == std::vector<int32_t>{3, 0});
-    CHECK(rows(3, 2) == std::vector<int32_t>{3, 0});
-    CHECK(rows(3, 15) == std::vector<int32_t>{3, 6});             // max_tokens
-    CHECK(rows(18, 24) == std::vector<int32_t>{18, 2});           // rows
-    CHECK(rows(20, 24) == std::vector<int32_t>{20, 0});
-    CHECK(rows(25, 31) == std::vector<int32_t>{20, 0});
-    CHECK(rows(-5, 2) == std::vector<int32_t>{0, 2});
-    CHECK(rows(INT32_MIN, INT32_MAX) == std::vector<int32_t>{0, 6});
-    CHECK(rows(INT32_MAX, INT32_MIN) == std::vector<int32_t>{20, 0});
+    CHECK(rows(3, 7) == std::vector<int32_t>{3, 4, 4});
+    CHECK(rows(3, 3) == std::vector<int32_t>{3, 0, 0});
+    CHECK(rows(3, 2) == std::vector<int32_t>{3, 0, 0});
+    CHECK(rows(3, 15) == std::vector<int32_t>{3, 6, 12});   // max_tokens
+    CHECK(rows(18, 24) == std::vector<int32_t>{18, 2, 2});  // rows
+    CHECK(rows(20, 24) == std::vector<int32_t>{20, 0, 0});
+    CHECK(rows(25, 31) == std::vector<int32_t>{20, 0, 0});
+    CHECK(rows(-5, 2) == std::vector<int32_t>{0, 2, 2});
+    CHECK(rows(INT32_MIN, INT32_MAX) == std::vector<int32_t>{0, 6, 20});
+    CHECK(rows(INT32_MAX, INT32_MIN) == std::vector<int32_t>{20, 0, 0});
 }
 
-TEST_CASE("a request's span: keys") {
-    ScoreParams p = some_params();
-    const auto keys = [&](int32_t len) { return request_span(p, 0, 1, len).keys; };
-    CHECK(keys(0) == 0);
-    CHECK(keys(-1) == 0);
-    CHECK(keys(INT32_MIN) == 0);
-    CHECK(keys(599) == 599);
-    CHECK(keys(INT32_MAX) == 600);
-    p.block_table_stride = 9;   // the table is narrower than max_keys
-    CHECK(keys(INT32_MAX) == 576);
-    p.block_table_stride = 0;
-    CHECK(keys(INT32_MAX) == 0);
-    p.block_table_stride = INT64_MAX;   // no overflow in the width
-    CHECK(keys(INT32_MAX) == 600);
-    p.block_table = nullptr;
-    p.page_size = 600;
-    CHECK(keys(601) == 600);
-    CHECK(keys(1) == 1);
+TEST_CASE("rows of a request: a fixed number") {
+    RowView v = some_view();
+    v.row_map = RowMap::kFixed;
+    CHECK(rows_of(v, 0) == std::vector<int32_t>{0, 6, 6});
+    CHECK(rows_of(v, 2) == std::vector<int32_t>{12, 6, 6});
+    CHECK(rows_of(v, 3) == std::vector<int32_t>{18, 2, 6});   // the buffer ends
+    CHECK(rows_of(v, 4) == std::vector<int32_t>{20, 0, 6});
+    v.max_tokens = INT32_MAX;
+    CHECK(rows_of(v, 65535) == std::vector<int32_t>{20, 0, INT32_MAX});   // 65535 * (2^31 - 1) does not wrap
+}
+
+TEST_CASE("rows of a request: request ids") {
+    RowView v = some_view();
+    v.row_map = RowMap::kRequestIds;
+    // Request 1 has no rows; -1 is 2^32 - 1 and sorts last.
+    const int32_t ids[20] = {0, 0, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 9, 9, INT32_MAX, INT32_MIN, -2, -1, -1};
+    v.row_map_data = ids;
+    CHECK(rows_of(v, 0) == std::vector<int32_t>{0, 2, 2});
+    CHECK(rows_of(v, 1) == std::vector<int32_t>{2, 0, 0});
+    CHECK(rows_of(v, 2) == std::vector<int32_t>{2, 3, 3});
+    CHECK(rows_of(v, 3) == std::vector<int32_t>{5, 6, 8});    // max_tokens
+    CHECK(rows_of(v, 9) == std::vector<int32_t>{13, 2, 2});
+    CHECK(rows_of(v, 65535) == std::vector<int32_t>{15, 0, 0});
+    // Out of order: some answer, inside the buffer.
+    const int32_t wild[20] = {7, -1, 0, 5, 0, -3, 2, 2, 9, 1, 1, 0, 0, -1, 4, 4, 3, 2, 1, 0};
+    v.row_map_data = wild;
+    for (int32_t request = 0; request < 10; ++request) {
+        const RequestRows rows = request_rows(v, request);
+        CHECK(rows.begin >= 0);
+        CHECK(rows.tokens >= 0);
+        CHECK(rows.begin + rows.all <= 20);
+    }
+}
+
+TEST_CASE("keys of a row: a length per request") {
+    RowView v = some_view();
+    const int32_t cu[2] = {4, 8};
+    v.row_map_data = cu;
+    const auto keys = [&](int64_t len, int32_t row = 5) {
+        v.wide = 1;
+        v.lengths = &len;
+        const std::vector<int32_t> wide = keys_of(v, 0, row);
+        alignas(8) const int32_t narrow[2] = {static_cast<int32_t>(len), 0};
+        if (narrow[0] != len) return wide;
+        v.wide = 0;
+        v.lengths = narrow;
+        CHECK(keys_of(v, 0, row) == wide);
+        return wide;
+    };
+    const std::vector<int32_t> none{0, 0};
+    CHECK(keys(0) == none);
+    CHECK(keys(-1) == none);
+    CHECK(keys(INT32_MIN) == none);
+    CHECK(keys(INT64_MIN) == none);
+    CHECK(keys(599) == std::vector<int32_t>{0, 599});
+    CHECK(keys(INT32_MAX) == std::vector<int32_t>{0, 600});
+    CHECK(keys(INT64_MAX) == std::vector<int32_t>{0, 600});
+    CHECK(keys((int64_t{1} << 32) + 5) == std::vector<int32_t>{0, 600});
+    v.causal = 1;   // four rows: len - 3, len - 2, len - 1, len
+    CHECK(keys(100, 4) == std::vector<int32_t>{0, 97});
+    CHECK(keys(100, 6) == std::vector<int32_t>{0, 99});
+    CHECK(keys(100, 7) == std::vector<int32_t>{0, 100});
+    CHECK(keys(2, 4) == none);
+    CHECK(keys(2, 5) == none);
+    CHECK(keys(2, 6) == std::vector<int32_t>{0, 1});
+    CHECK(keys(-1, 7) == none);
+    CHECK(keys(INT64_MIN, 4) == none);
+    CHECK(keys(INT64_MAX, 4) == std::vector<int32_t>{0, 600});
+    CHECK(keys(602, 4) == std::vector<int32_t>{0, 599});   // clamped after the row's own count
+    v.max_tokens = 2;   // the upper bound does not move what a row sees
+    CHECK(keys(100, 4) == std::vector<int32_t>{0, 97});
+    v.compress_ratio = 4;   // position i sees key j when i >= 4 j + 3
+    CHECK(keys(100, 7) == std::vector<int32_t>{0, 25});
+    CHECK(keys(99, 7) == std::vector<int32_t>{0, 24});
+    CHECK(keys(3, 7) == none);
+    CHECK(keys(4, 7) == std::vector<int32_t>{0, 1});
+    v.compress_ratio = 512;
+    v.keys_limit = v.window_limit = static_cast<int32_t>(kMaxKeys);
+    CHECK(keys(INT64_MAX, 7) == std::vector<int32_t>{0, static_cast<int32_t>(kMaxKeys)});
+    CHECK(keys((int64_t{1} << 32) + 512, 7) == std::vector<int32_t>{0, static_cast<int32_t>(kMaxKeys)});
+}
+
+TEST_CASE("keys of a row: a length or a window of its own, and the hull of a tile") {
+    RowView v = some_view();
+    v.row_map = RowMap::kFixed;
+    v.visibility = Visibility::kRowLength;
+    int32_t first[20] = {5, -7, 700, 0, 12, 1};
+    v.lengths = first;
+    CHECK(keys_of(v, 0, 0) == std::vector<int32_t>{0, 5});
+    CHECK(keys_of(v, 0, 1) == std::vector<int32_t>{0, 0});
+    CHECK(keys_of(v, 0, 2) == std::vector<int32_t>{0, 600});
+    v.visibility = Visibility::kWindow;
+    int32_t last[20] = {5, 30, INT32_MAX, -1, 4, 9};
+    v.ends = last;
+    const auto hull = [&](int32_t begin, int32_t end) {
+        const KeyRange keys = hull_of_rows(v, 0, request_rows(v, 0), begin, end);
+        return std::vector<int32_t>{keys.begin, keys.end};
+    };
+    CHECK(keys_of(v, 0, 0) == std::vector<int32_t>{0, 0});     // begin = end
+    CHECK(keys_of(v, 0, 1) == std::vector<int32_t>{0, 30});    // -7 .. 29
+    CHECK(keys_of(v, 0, 2) == std::vector<int32_t>{0, 0});     // begins beyond the limit
+    CHECK(keys_of(v, 0, 3) == std::vector<int32_t>{0, 0});
+    CHECK(keys_of(v, 0, 4) == std::vector<int32_t>{0, 0});     // end < begin
+    CHECK(keys_of(v, 0, 5) == std::vector<int32_t>{1, 9});
+    CHECK(hull(0, 0) == std::vector<int32_t>{0, 0});
+    CHECK(hull(2, 5) == std::vector<int32_t>{0, 0});
+    CHECK(hull(2, 6) == std::vector<int32_t>{1, 9});
+    CHECK(hull(0, 6) == std::vector<int32_t>{0, 30});
+    first[0] = 590, last[0] = INT32_MAX;
+    CHECK(keys_of(v, 0, 0) == std::vector<int32_t>{590, 600});
+    CHECK(hull(0, 6) == std::vector<int32_t>{0, 600});
+    CHECK(hull(0, 1) == std::vector<int32_t>{590, 600});
+    v.window_limit = 7;   // relative columns: a row has no more than seven
+    CHECK(keys_of(v, 0, 0) == std::vector<int32_t>{590, 597});
+    CHECK(keys_of(v, 0, 5) == std::vector<int32_t>{1, 8});
+    v.visibility = Visibility::kRequestLength;
+    v.causal = 1;
+    alignas(8) const int32_t length[2] = {10, 0};
+    v.lengths = length;
+    v.window_limit = 600;
+    CHECK(hull(0, 2) == std::vector<int32_t>{0, 6});
+    CHECK(hull(0, 6) == std::vector<int32_t>{0, 10});
+    CHECK(request_span(v, 0).keys == 10);
+}
+
+TEST_CASE("columns: absolute and relative to a row's first key") {
+    ScoreParams p{};
+    CHECK(column_of(p, {5, 9}, 7) == 7);
+    CHECK(dead_column(p, {5, 9}, 4));
+    CHECK_FALSE(dead_column(p, {5, 9}, 5));
+    CHECK(dead_column(p, {5, 9}, 9));
+    p.relative = 1;
+    CHECK(column_of(p, {5, 9}, 7) == 2);
+    CHECK_FALSE(dead_column(p, {5, 9}, 0));
+    CHECK_FALSE(dead_column(p, {5, 9}, 3));
+    CHECK(dead_column(p, {5, 9}, 4));
+    CHECK(dead_column(p, {0, 0}, 0));
 }
 
 TEST_CASE("SM100 layout: sizes and offsets") {

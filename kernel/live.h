@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who sees what: the rows of a request, and the keys that a row sees. The scorers, the fill and the selection of keys
+// ask nobody else. Plain C++, host and device. Whatever the row map, lengths and windows hold, the answers lie inside
+// the buffers.
+#pragma once
+#include <cstdint>
+
+#include "kernel/problem.h"
+#include "kernel/schedule.h"
+
+namespace lidx {
+
+// ---- rows
+
+struct RequestRows {
+    int32_t begin;     // first row of q and scores
+    int32_t tokens;    // rows that are scored, 0 .. max_tokens
+    int32_t all;       // rows that the row map gives the request: a causal row counts back from the last of these
+};
+
+LIDX_HOST_DEVICE constexpr RequestRows clamp_rows(const RowView& v, int64_t begin, int64_t end) {
+    const int64_t first = clamp(begin, 0, v.rows);
+    const int64_t all = clamp(end, first, v.rows) - first;
+    return {static_cast<int32_t>(first), static_cast<int32_t>(clamp(all, 0, v.max_tokens)), static_cast<int32_t>(all)};
+}
+
+// The first of the rows from `begin` on whose request, as an unsigned number, is `request` or more.
+LIDX_HOST_DEVICE inline int32_t lower_bound_row(const RowView& v, int32_t begin, uint32_t request) {
+    int32_t end = v.rows;
+    while (begin < end) {
+        const int32_t middle = begin + (end - begin) / 2;
+        if (static_cast<uint32_t>(v.row_map_data[middle]) < request) begin = middle + 1;
+        else end = middle;
+    }
+    return begin;
+}
+
+LIDX_HOST_DEVICE inline RequestRows request_rows(const RowView& v, int32_t request) {
+    switch (v.row_map) {
+        case RowMap::kCuSeqlens: return clamp_rows(v, v.row_map_data[request], v.row_map_data[request + 1]);
+        case RowMap::kFixed: {
+            const int64_t begin = int64_t{request} * v.max_tokens;
+            RequestRows rows = clamp_rows(v, begin, begin + v.max_tokens);
+            rows.all = v.max_tokens;
+            return rows;
+        }
+        case RowMap::kRequestIds: {
+            const int32_t begin = lower_bound_row(v, 0, static_cast<uint32_t>(request));
+            return clamp_rows(v, begin, lower_bound_row(v, begin, static_cast<uint32_t>(request) + 1));
+        }
+    }
+    return {0, 0, 0};
+}
+
+// ---- keys
+
+// Keys [begin, end) of a request; begin = end where there are none.
+struct KeyRange {
+    int32_t begin, end;
+    LIDX_HOST_DEVICE constexpr bool has(int32_t key) const { return key >= begin && key < end; }
+    LIDX_HOST_DEVICE constexpr bool empty() const { return begin >= end; }
+    LIDX_HOST_DEVICE constexpr int32_t size() const { return end - begin; }
+};
+
+LIDX_HOST_DEVICE inline int64_t load_length(const RowView& v, const void* lengths, int64_t index) {
+    return v.wide != 0 ? static_cast<const int64_t*>(lengths)[index] : static_cast<const int32_t*>(lengths)[index];
+}
+
+inline constexpr int32_t kMaxCompressRatio = 512;
+static_assert(UINT32_MAX / kMaxCompressRatio >= kMaxKeys);
+
+// The keys of a row that sees `tokens` tokens.
+LIDX_HOST_DEVICE constexpr KeyRange keys_of_length(const RowView& v, int64_t tokens) {
+    if (tokens <= 0) return {0, 0};
+    if (v.compress_ratio > 1)   // up to kMaxCompressRatio a length of 2^32 - 1 is more than kMaxKeys keys
+        tokens = static_cast<uint32_t>(tokens < UINT32_MAX ? tokens : UINT32_MAX) /
+                 static_cast<uint32_t>(v.compress_ratio);
+    return {0, static_cast<int32_t>(tokens < v.window_limit ? tokens : v.window_limit)};
+}
+
+// The keys of a row with a window. Empty windows are {0, 0}.
+LIDX_HOST_DEVICE constexpr KeyRange keys_of_window(const RowView& v, int64_t begin, int64_t end) {
+    const auto first = static_cast<int32_t>(clamp(begin, 0, v.keys_limit));
+    const auto last = static_cast<int32_t>(clamp(end, 0, v.keys_limit));
+    if (last <= first) return {0, 0};
+    return {first, last - first > v.window_limit ? first + v.window_limit : last};
+}
+
+// The keys of a row of a request of `length` tokens, kRequestLength only.
+LIDX_HOST_DEVICE constexpr KeyRange keys_of_request(const RowView& v, const RequestRows& rows, int64_t length,
+                                                    int32_t row) {
+    if (length <= 0 || v.causal == 0) return keys_of_length(v, length);
+    return keys_of_length(v, length - rows.all + (row - rows.begin) + 1);
+}
+
+// The keys that a row of a request sees; rows = request_rows(view, request), and row is one of them.
+LIDX_HOST_DEVICE inline KeyRange live_keys(const RowView& v, int32_t request, const RequestRows& rows, int32_t row) {
+    switch (v.visibility) {
+        case Visibility::kRequestLength: return keys_of_request(v, rows, load_length(v, v.lengths, request), row);
+        case Visibility::kRowLength: return keys_of_length(v, load_length(v, v.lengths, row));
+        case Visibility::kWindow:
+            return keys_of_window(v, load_length(v, v.lengths, row), load_length(v, v.ends, row));
+    }
+    return {0, 0};
+}
+
+// All rows of a request see the same keys.
+LIDX_HOST_DEVICE constexpr bool rows_see_alike(const RowView& v) {
+    return v.visibility == Visibility::kRequestLength && v.causal == 0;
+}
+
+// The keys between the first and the last that any row of [row_begin, row_end) sees: what a tile of these rows loads.
+// Reads a length per row unless the last row sees most.
+LIDX_HOST_DEVICE inline KeyRange hull_of_rows(const RowView& v, int32_t request, const RequestRows& rows,
+                                              int32_t row_begin, int32_t row_end) {
+    if (row_begin >= row_end) return {0, 0};
+    if (v.visibility == Visibility::kRequestLength) return live_keys(v, request, rows, row_end - 1);
+    KeyRange hull{0, 0};
+    for (int32_t row = row_begin; row < row_end; ++row) {
+        const KeyRange keys = live_keys(v, request, rows, row);
+        if (keys.empty()) continue;
+        if (hull.empty() || keys.begin < hull.begin) hull.begin = keys.begin;
+        if (keys.end > hull.end) hull.end = keys.end;
+    }
+    return hull;
+}
+
+// A request as one rectangle: its rows, and the keys that they see. Where rows see different keys, keys is the limit of
+// what they may see.
+struct RequestSpan {
+    int32_t row_begin;    // first row of q and scores
+    int32_t tokens;       // rows, 0 .. max_tokens
+    int32_t keys;         // keys, 0 .. keys_limit
+};
+LIDX_HOST_DEVICE inline RequestSpan request_span(const RowView& v, int32_t request) {
+    const RequestRows rows = request_rows(v, request);
+    const int32_t keys = v.visibility == Visibility::kRequestLength
+                             ? keys_of_length(v, load_length(v, v.lengths, request)).end
+                             : v.keys_limit;
+    return {rows.begin, rows.tokens, keys};
+}
+
+// ---- columns
+
+// The column of a key in a row that sees `keys`.
+LIDX_HOST_DEVICE constexpr int32_t column_of(const ScoreParams& p, const KeyRange& keys, int32_t key) {
+    return p.relative != 0 ? key - keys.begin : key;
+}
+
+// Whether no key of a row that sees `keys` has that column: FILL writes -inf there (and where the page is not legal).
+LIDX_HOST_DEVICE constexpr bool dead_column(const ScoreParams& p, const KeyRange& keys, int32_t column) {
+    return p.relative != 0 ? column >= keys.size() : !keys.has(column);
+}
+
+}  // namespace lidx
