@@ -10,11 +10,10 @@
 
 #include "driver_state.h"
 #include "fatbin.h"
+#include "module_variables.h"
 
 namespace ptxemu {
 namespace {
-
-constexpr uint64_t kMaxConstBytes = 65536;   // PTX ISA 5.1.3: constant memory of statically sized variables
 
 CUresult result_of(const ImageError& e) {
     return e.kind == ImageError::Kind::kNoBinary ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
@@ -66,41 +65,6 @@ std::unique_ptr<Module> override_for(const Module& module, const Config& config,
     return other;
 }
 
-void place_variables(LoadedModule& loaded) {
-    uint64_t const_bytes = 0;
-    for (const Variable& v : loaded.module->globals) {
-        if (v.space == Space::kShared) continue;
-        if (v.is_extern) continue;   // whoever uses it is refused by the decoder
-        if (v.space == Space::kConst) const_bytes += v.bytes;
-        if (const_bytes > kMaxConstBytes) {
-            fail(CUDA_ERROR_INVALID_PTX, "PTX line " + std::to_string(v.line) + ": more than " +
-                                             std::to_string(kMaxConstBytes) + " bytes of .const variables");
-        }
-        const uint64_t address = loaded.context->memory.allocate(v.bytes);
-        if (address == 0) {
-            fail(CUDA_ERROR_OUT_OF_MEMORY, "variable '" + v.name + "' of " + std::to_string(v.bytes) + " bytes");
-        }
-        loaded.symbols.emplace(v.name, address);
-        loaded.context->module_memory.insert(address);
-        auto* bytes = reinterpret_cast<uint8_t*>(address);
-        if (v.bytes <= GlobalMemory::kMaxPoisonedBytes) std::memset(bytes, 0, v.bytes);
-        if (!v.init.empty()) std::memcpy(bytes, v.init.data(), v.init.size());
-    }
-    for (const Variable& v : loaded.module->globals) {
-        for (const Relocation& r : v.relocations) {
-            const auto symbol = loaded.symbols.find(r.symbol);
-            if (symbol == loaded.symbols.end()) {
-                fail(CUDA_ERROR_INVALID_PTX, "PTX line " + std::to_string(v.line) + ": the initialiser of '" + v.name +
-                                                 "' takes the address of '" + r.symbol +
-                                                 "', which is not a .global or .const variable");
-            }
-            const uint64_t value = (symbol->second + static_cast<uint64_t>(r.addend)) >> r.shift;
-            std::memcpy(reinterpret_cast<uint8_t*>(loaded.symbols.at(v.name)) + r.offset, &value,
-                        std::min(r.bytes, 8u));
-        }
-    }
-}
-
 struct Unplace {
     LoadedModule* loaded;
     ~Unplace() {
@@ -125,7 +89,8 @@ CUmodule load(Current& call, const void* image, const char* name) {
             loaded->module = std::move(other);
             origin = config.ptx_path;
         }
-        place_variables(*loaded);
+        loaded->symbols = place_variables(*loaded->module, loaded->context->memory);
+        for (const auto& [variable, address] : loaded->symbols) loaded->context->module_memory.insert(address);
         for (const auto& [kernel, function] : loaded->module->functions) {
             if (!function->is_entry || function->is_declaration) continue;
             if (function->static_shared_bytes > kSharedPerBlock) {
@@ -145,6 +110,8 @@ CUmodule load(Current& call, const void* image, const char* name) {
         fail_ptx(e, origin);
     } catch (const ImageError& e) {
         fail(result_of(e), e.what());
+    } catch (const VariableMemoryError& e) {
+        fail(CUDA_ERROR_OUT_OF_MEMORY, e.what());
     }
     undo.loaded = nullptr;
     for (const auto& [kernel, function] : loaded->functions) call.s.functions.emplace(function.get(), function.get());

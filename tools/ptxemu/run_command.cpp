@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run_command.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <vector>
+
+#include "fatbin.h"
+#include "findings.h"
+#include "input_file.h"
+#include "json_file.h"
+#include "module_variables.h"
+#include "output_file.h"
+#include "run_arguments.h"
+#include "tool_failure.h"
+
+namespace ptxemu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kDevices[] = {80, 90, 100, 103};
+
+std::string read_image(const std::filesystem::path& path) {
+    constexpr uint64_t kMaxImageBytes = uint64_t{256} << 20;
+    tool::InputFile file(path);
+    if (file.size_bytes() > kMaxImageBytes)
+        tool::bad_input(file.name() + ": " + std::to_string(file.size_bytes()) + " bytes, expected at most " +
+                        std::to_string(kMaxImageBytes));
+    std::string image(file.size_bytes(), '\0');
+    file.read(image.data(), image.size());
+    return image;
+}
+
+bool is_text(const std::string& image) {
+    return std::all_of(image.begin(), image.end(), [](char c) { return c != '\0'; });
+}
+
+struct LoadedFile {
+    std::unique_ptr<Module> module;
+    int compute_capability = 0;
+};
+
+// The device that runs it: the one asked for, else the first that the module's target names.
+LoadedFile load(const std::filesystem::path& path, int wanted) {
+    const std::string image = read_image(path);
+    LoadedFile loaded;
+    try {
+        if (is_text(image)) {
+            loaded.module = parse_ptx(image);
+        } else if (wanted != 0) {
+            loaded.module = parse_ptx(select_ptx(image.data(), image.size(), wanted));
+        } else {
+            for (const int device : {100, 90, 103, 80}) {
+                try {
+                    loaded.module = parse_ptx(select_ptx(image.data(), image.size(), device));
+                    loaded.compute_capability = device;
+                    break;
+                } catch (const ImageError& e) {
+                    if (e.kind != ImageError::Kind::kNoBinary || device == 80) throw;
+                }
+            }
+        }
+    } catch (const PtxError& e) {
+        tool::bad_input(path.string() + (e.line > 0 ? ":" + std::to_string(e.line) : "") + ": " + e.what());
+    } catch (const ImageError& e) {
+        tool::bad_input(path.string() + ": " + e.what());
+    }
+    if (wanted != 0) loaded.compute_capability = wanted;
+    const std::string& target = loaded.module->target;
+    for (const int device : kDevices)
+        if (loaded.compute_capability == 0 && target_runs_on(target, device)) loaded.compute_capability = device;
+    if (loaded.compute_capability == 0 || !target_runs_on(target, loaded.compute_capability)) {
+        tool::bad_input(path.string() + ": .target " + target + " does not run on " +
+                        (wanted != 0 ? "compute capability " + std::to_string(wanted)
+                                     : "compute capability 80, 90, 100 or 103"));
+    }
+    return loaded;
+}
+
+const Function& kernel_of(const Module& module, const std::filesystem::path& path, const std::string& name) {
+    std::vector<const Function*> kernels;
+    std::string list;
+    for (const auto& [symbol, function] : module.functions) {
+        if (!function->is_entry || function->is_declaration) continue;
+        if (symbol == name) return *function;
+        kernels.push_back(function.get());
+        list += (list.empty() ? "" : ", ") + symbol;
+    }
+    if (name.empty() && kernels.size() == 1) return *kernels[0];
+    if (kernels.empty()) tool::bad_input(path.string() + ": it has no kernel");
+    tool::bad_input(name.empty() ? "--kernel: " + path.string() + " has several: " + list
+                                 : "--kernel: " + path.string() + " has no kernel '" + name + "', it has: " + list);
+}
+
+std::string dims_text(const Dim3& d) {
+    return std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z);
+}
+
+const char* status_text(RunStatus status) {
+    switch (status) {
+        case RunStatus::kOk: return "clean";
+        case RunStatus::kDeadlock: return "deadlock";
+        case RunStatus::kInvalidParams: return "invalid";
+        case RunStatus::kInternal: return "internal";
+        case RunStatus::kFindings: return "findings";
+        default: return "fault";
+    }
+}
+
+int exit_of(RunStatus status) {
+    switch (status) {
+        case RunStatus::kOk: return kRunClean;
+        case RunStatus::kDeadlock: return kRunDeadlock;
+        case RunStatus::kInvalidParams: return kRunBadInput;
+        case RunStatus::kInternal: return kRunInternal;
+        default: return kRunFindings;
+    }
+}
+
+std::string address_text(const Finding& f) {
+    if (f.bytes == 0) return {};
+    char text[32];
+    std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(f.address));
+    return text;
+}
+
+nlohmann::ordered_json party_json(const Party& p) {
+    nlohmann::ordered_json json;
+    json["ptx_line"] = p.ptx_line;
+    json["source"] = p.source;
+    json["role"] = p.role;
+    json["instruction"] = p.instruction;
+    json["cta"] = {p.cta[0], p.cta[1], p.cta[2]};
+    return json;
+}
+
+nlohmann::ordered_json finding_json(const Finding& f, uint64_t seed) {
+    nlohmann::ordered_json json;
+    json["code"] = f.code;
+    json["severity"] = f.severity == Severity::kError ? "error" : "warning";
+    json.update(party_json(f.party));
+    json["space"] = f.space;
+    json["address"] = address_text(f);
+    json["bytes"] = f.bytes;
+    json["message"] = f.what;
+    json["other"] = f.other.pc == ~0u ? nlohmann::ordered_json() : party_json(f.other);
+    json["would_order"] = f.would_order;
+    json["count"] = f.count;
+    json["seed"] = seed;
+    return json;
+}
+
+void write_text(const std::filesystem::path& path, const std::string& text) {
+    tool::OutputFile file(path);
+    file.write(text);
+    file.close();
+}
+
+// One launch with fresh memory.
+struct Launched {
+    GlobalMemory memory;
+    std::shared_ptr<const Program> program;
+};
+
+}   // namespace
+
+int run_kernel(const RunOptions& options) {
+    const auto started = Clock::now();
+    const LoadedFile file = load(options.file, options.compute_capability);
+    const Function& kernel = kernel_of(*file.module, options.file, options.kernel);
+    std::unique_ptr<RunArguments> arguments;
+    if (!options.args.empty()) {
+        arguments = std::make_unique<RunArguments>(options.args, kernel, file.compute_capability);
+    } else if (!kernel.params.empty()) {
+        tool::bad_input("--args: kernel " + kernel.name + " has " + std::to_string(kernel.params.size()) +
+                        " parameters (ptxemu info " + options.file.string() + " lists them)");
+    }
+
+    DeviceConfig device;
+    device.compute_capability = file.compute_capability;
+    device.multiprocessors = options.multiprocessors;
+    device.threads = options.threads;
+    device.check = options.check;
+    device.progress = true;
+    device.max_instructions = options.max_instructions;
+    if (file.compute_capability == 80) device.max_shared_per_block = 163 * 1024;
+    Launch launch;
+    launch.grid = options.grid;
+    launch.block = options.block;
+    if (options.has_cluster) launch.cluster = options.cluster;
+    else if (kernel.reqnctapercluster[0] != 0)
+        launch.cluster = {kernel.reqnctapercluster[0], std::max(1u, kernel.reqnctapercluster[1]),
+                          std::max(1u, kernel.reqnctapercluster[2])};
+    launch.dynamic_shared_bytes = options.dynamic_shared_bytes;
+
+    RunResult result;
+    Stats stats;
+    nlohmann::ordered_json found = nlohmann::ordered_json::array(), differing = nlohmann::ordered_json::array();
+    std::vector<std::vector<uint8_t>> first_outputs;
+    uint64_t seed = options.seed, ran = 0;
+    auto next_report = started + std::chrono::seconds(2);
+    for (; ran < options.seeds; ++ran) {
+        seed = options.seed + ran;
+        device.seed = seed;
+        Launched run_of;
+        try {
+            const auto symbols = place_variables(*file.module, run_of.memory);
+            run_of.program = decode(*file.module, kernel, symbols);
+        } catch (const PtxError& e) {
+            tool::bad_input(options.file.string() + (e.line > 0 ? ":" + std::to_string(e.line) : "") + ": " +
+                            e.what());
+        } catch (const VariableMemoryError& e) {
+            tool::bad_input(options.file.string() + ": no memory for " + e.what());
+        }
+        launch.params = arguments ? arguments->place(run_of.memory) : std::vector<uint8_t>();
+        result = run(*run_of.program, launch, device, run_of.memory, stats);
+        if (result.status == RunStatus::kInvalidParams) tool::bad_input(result.message);
+        for (const Finding& f : result.findings) found.push_back(finding_json(f, seed));
+        const bool last = result.status != RunStatus::kOk || ran + 1 == options.seeds;
+        if (arguments && result.status == RunStatus::kOk) {
+            const auto outputs = arguments->contents();
+            if (first_outputs.empty()) first_outputs = outputs;
+            for (size_t i = 0; i < outputs.size(); ++i) {
+                if (outputs[i] == first_outputs[i]) continue;
+                const std::string name = arguments->buffer_names()[i];
+                differing.push_back({{"buffer", name}, {"seed", seed}});
+                std::fprintf(stderr, "ptxemu: buffer %s: seed %llu leaves other bytes than seed %llu\n", name.c_str(),
+                             static_cast<unsigned long long>(seed), static_cast<unsigned long long>(options.seed));
+            }
+        }
+        if (arguments && last) arguments->write_outputs();
+        if (arguments) arguments->release(run_of.memory);
+        if (last) break;
+        if (Clock::now() >= next_report) {
+            next_report = Clock::now() + (::isatty(2) ? std::chrono::milliseconds(500) : std::chrono::seconds(5));
+            std::fprintf(stderr, "ptxemu: %llu of %llu seeds\n", static_cast<unsigned long long>(ran + 1),
+                         static_cast<unsigned long long>(options.seeds));
+        }
+    }
+
+    const int code = exit_of(result.status);
+    const bool failed = code != kRunClean;
+    if (failed) {
+        std::fprintf(stderr, "ptxemu: %s\n", result.message.c_str());
+        std::fprintf(stderr, "ptxemu: seed %llu fails%s; again: %s --seed %llu\n",
+                     static_cast<unsigned long long>(seed),
+                     ran == 0 ? "" : (", the " + std::to_string(ran) + " before it do not").c_str(),
+                     options.replay.c_str(), static_cast<unsigned long long>(seed));
+    }
+    const double rate = stats.seconds > 0 ? static_cast<double>(stats.warp_instructions) / stats.seconds : 0;
+    if (!options.stats.empty()) write_text(options.stats, stats_json(stats));
+    if (!options.json.empty()) {
+        nlohmann::ordered_json json;
+        json["kernel"] = kernel.name;
+        json["file"] = options.file.string();
+        json["status"] = status_text(result.status);
+        json["exit_code"] = code;
+        json["message"] = result.message;
+        json["check"] = options.check;
+        json["compute_capability"] = file.compute_capability;
+        json["first_seed"] = options.seed;
+        json["seeds_run"] = failed ? ran + 1 : options.seeds;
+        json["failing_seed"] = failed ? nlohmann::ordered_json(seed) : nlohmann::ordered_json();
+        json["warp_instructions"] = stats.warp_instructions;
+        json["seconds"] = stats.seconds;
+        json["warp_instructions_per_second"] = rate;
+        json["outputs_differ"] = differing;
+        json["findings"] = found;
+        write_text(options.json, tool::json_text(json) + "\n");
+    }
+    std::printf("%s grid %s block %s: %s, %zu finding%s, %llu seed%s, %llu warp instructions in %.3f s (%.1f million/s)\n",
+                kernel.name.c_str(), dims_text(options.grid).c_str(), dims_text(options.block).c_str(),
+                status_text(result.status), found.size(), found.size() == 1 ? "" : "s",
+                static_cast<unsigned long long>(failed ? ran + 1 : options.seeds),
+                (failed ? ran + 1 : options.seeds) == 1 ? "" : "s",
+                static_cast<unsigned long long>(stats.warp_instructions), stats.seconds, rate * 1e-6);
+    return code;
+}
+
+int list_kernels(const InfoOptions& options) {
+    const LoadedFile file = load(options.file, options.compute_capability);
+    std::printf("PTX %d.%d, target %s\n", file.module->version_major, file.module->version_minor,
+                file.module->target.c_str());
+    for (const auto& [name, function] : file.module->functions) {
+        if (!function->is_entry || function->is_declaration) continue;
+        std::printf("\n%s\n", name.c_str());
+        if (function->reqntid[0] != 0 || function->maxntid[0] != 0) {
+            const uint32_t* t = function->reqntid[0] != 0 ? function->reqntid : function->maxntid;
+            std::printf("  block: %s %s\n", function->reqntid[0] != 0 ? "exactly" : "at most",
+                        dims_text({t[0], std::max(1u, t[1]), std::max(1u, t[2])}).c_str());
+        }
+        if (function->reqnctapercluster[0] != 0) {
+            const uint32_t* c = function->reqnctapercluster;
+            std::printf("  cluster: %s\n", dims_text({c[0], std::max(1u, c[1]), std::max(1u, c[2])}).c_str());
+        }
+        std::printf("  static shared memory: %u bytes, parameters: %u bytes\n", function->static_shared_bytes,
+                    function->param_bytes);
+        for (size_t i = 0; i < function->params.size(); ++i) {
+            const Variable& v = function->params[i];
+            std::printf("  %3zu  offset %4llu  %4llu bytes  align %u  .%s  %s\n", i,
+                        static_cast<unsigned long long>(v.offset), static_cast<unsigned long long>(v.bytes), v.align,
+                        std::string(type_name(v.type)).c_str(), v.name.c_str());
+        }
+    }
+    return kRunClean;
+}
+
+}   // namespace ptxemu
