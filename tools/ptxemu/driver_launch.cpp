@@ -2,7 +2,6 @@
 // Launches: checks, parameter packing, running, translation of what happened; occupancy; counts.
 #include <algorithm>
 #include <cerrno>
-#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 
@@ -221,22 +220,6 @@ int active_blocks(const State& s, const LoadedFunction& f, int block_threads, si
     return std::min({by_threads, by_shared, limits.blocks_per_sm});
 }
 
-void append_counts(std::string& json, const char* name, const std::map<std::string, uint64_t>& counts) {
-    json += std::string("  \"") + name + "\": {";
-    const char* separator = "\n";
-    for (const auto& [key, value] : counts) {
-        json += separator;
-        json += "    \"";
-        for (char c : key) {
-            if (c == '"' || c == '\\') json += '\\';
-            if (static_cast<unsigned char>(c) >= 0x20) json += c;
-        }
-        json += "\": " + std::to_string(value);
-        separator = ",\n";
-    }
-    json += counts.empty() ? "},\n" : "\n  },\n";
-}
-
 }   // namespace
 
 void write_stats(const State& s) {
@@ -249,27 +232,6 @@ void write_stats(const State& s) {
     if (!written || !closed) {
         fail(CUDA_ERROR_OPERATING_SYSTEM, "PTXEMU_STATS '" + path + "' cannot be written: " + std::strerror(errno));
     }
-}
-
-std::string stats_json(const Stats& stats) {
-    std::string json = "{\n";
-    const auto number = [&](const char* name, uint64_t value) {
-        json += std::string("  \"") + name + "\": " + std::to_string(value) + ",\n";
-    };
-    number("launches", stats.launches);
-    number("ctas", stats.ctas);
-    number("warp_instructions", stats.warp_instructions);
-    number("thread_instructions", stats.thread_instructions);
-    number("tma_bytes_loaded", stats.tma_bytes_loaded);
-    number("mma_operations", stats.mma_operations);
-    number("warnings", stats.warnings);
-    number("errors", stats.errors);
-    number("event_order", stats.event_order);
-    append_counts(json, "warp_counts", stats.warp_counts);
-    append_counts(json, "thread_counts", stats.thread_counts);
-    char seconds[64];
-    std::snprintf(seconds, sizeof seconds, "  \"seconds\": %.6f\n}\n", stats.seconds);
-    return json + seconds;
 }
 
 }   // namespace ptxemu

@@ -150,7 +150,6 @@ inline constexpr int kMaxGridDim[3] = {2147483647, 65535, 65535};
 const char* result_name(CUresult code);   // null if unknown
 const char* result_text(CUresult code);
 CUresult report(const char* call, CUresult code, const std::string& message);
-std::string stats_json(const Stats& stats);
 void write_stats(const State& s);   // to the file that PTXEMU_STATS names, if any
 
 // Runs an entry point's body: no exception crosses the C boundary.

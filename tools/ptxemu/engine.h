@@ -53,6 +53,8 @@ struct Stats {
     void add(const Stats& other);
 };
 
+std::string stats_json(const Stats& stats);
+
 enum class RunStatus {
     kOk, kIllegalAddress, kMisaligned, kIllegalInstruction, kInvalidParams, kDeadlock, kTrap, kAssert, kInternal,
     kLaunchFailed,   // the CTA ends in a state that it must not leave behind

@@ -127,13 +127,12 @@ void add_run(CLI::App& app, std::function<int()>& chosen, const std::string& rep
         ->capture_default_str();
     command->add_option("--args", o->args, "JSON file with the parameters, see below")->type_name("FILE");
     command->add_flag("--check", o->check, "Report what the hardware would let pass");
-    auto* seeds = command->add_option("--seeds", o->seeds, "Run this many schedules, from --seed on")
-                      ->transform(whole(uint64_t{1}, uint64_t{1} << 32))
-                      ->capture_default_str();
+    command->add_option("--seeds", o->seeds, "Run this many schedules, from --seed on")
+        ->transform(whole(uint64_t{1}, uint64_t{1} << 32))
+        ->capture_default_str();
     command->add_option("--seed", o->seed, "The first schedule; 0: in order")
         ->transform(whole(uint64_t{0}, std::numeric_limits<uint64_t>::max() - (uint64_t{1} << 32)))
         ->capture_default_str();
-    static_cast<void>(seeds);
     command->add_option("--cc", o->compute_capability, "Compute capability of the device; default: the PTX target's")
         ->check(CLI::IsMember({80, 90, 100, 103}));
     command->add_option("--sms", o->multiprocessors, "Its multiprocessors")
@@ -148,7 +147,7 @@ void add_run(CLI::App& app, std::function<int()>& chosen, const std::string& rep
     command->add_option("--json", o->json, "Write result and findings as JSON")->type_name("FILE");
     command->add_option("--stats", o->stats, "Write dynamic counts as JSON")->type_name("FILE");
     command->footer(kRunFooter);
-    command->callback([o, cluster, &chosen] {
+    command->callback([o, grid, block, cluster, &chosen] {
         o->has_cluster = !cluster->empty();
         chosen = [o] { return run_kernel(*o); };
     });
