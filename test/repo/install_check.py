@@ -68,6 +68,7 @@ class Install(unittest.TestCase):
         lidx = self.find("bin/lidx")
         environment = {"PATH": "/usr/bin:/bin"}
         case, scores = os.path.join(self.folder, "case"), os.path.join(self.folder, "scores.npy")
+        self.find("bin/ptxemu")
         for arguments in (["gen", "--out", case, "--keys", "40", "--tokens", "1", "--page", "16", "--lattice"],
                           ["score", "--in", case, "--out", scores, "--device", "emu"],
                           ["verify", "--in", case, "--scores", scores, "--exact"]):

@@ -31,7 +31,8 @@ std::map<std::string, uint64_t> place_variables(const Module& module, GlobalMemo
         if (const_bytes > kMaxConstBytes)
             throw PtxError(v.line, "more than " + std::to_string(kMaxConstBytes) + " bytes of .const variables");
         const uint64_t address = memory.allocate(v.bytes);
-        if (address == 0) throw VariableMemoryError("variable '" + v.name + "' of " + std::to_string(v.bytes) + " bytes");
+        if (address == 0)
+            throw VariableMemoryError("variable '" + v.name + "' of " + std::to_string(v.bytes) + " bytes");
         placed.addresses.emplace(v.name, address);
         auto* bytes = reinterpret_cast<uint8_t*>(address);
         if (v.bytes <= GlobalMemory::kMaxPoisonedBytes) std::memset(bytes, 0, v.bytes);

@@ -35,26 +35,25 @@ constexpr const char* kExamples =
     "  4  deadlock, or more instructions than --max-instructions\n"
     "  5  a defect of ptxemu\n";
 
-constexpr const char* kRunFooter =
-    "args.json is an array, one entry per parameter, in order:\n"
-    "  {\"buffer\": \"in.npy\", \"name\": \"x\"}               device memory with the file's data; the parameter is its\n"
-    "                                                  address\n"
-    "  {\"buffer\": {\"shape\": [4, 8], \"dtype\": \"f32\", \"fill\": 0}, \"out\": \"y.npy\"}\n"
-    "                                                  fill: a number, \"iota\", \"random\" (\"seed\": 1); without it the\n"
-    "                                                  memory is uninitialised. out: written after the run\n"
-    "  {\"address\": \"x\", \"offset\": 16}                   a pointer into another entry's buffer, in bytes\n"
-    "  {\"scalar\": 3, \"type\": \"u32\"}                     u8..u64, s8..s64, f16, bf16, f32, f64, e4m3, e5m2\n"
-    "  {\"bytes\": \"00ff...\"}                             as they lie in memory\n"
-    "  {\"tensormap\": {\"globalAddress\": \"x\", \"tensorDataType\": \"UINT8\", \"globalDim\": [128, 64],\n"
-    "     \"globalStrides\": [128], \"boxDim\": [128, 8], \"elementStrides\": [1, 1], \"swizzle\": \"128B\"}}\n"
-    "                                                  the arguments of cuTensorMapEncodeTiled by name; also offset,\n"
-    "                                                  tensorRank, interleave, l2Promotion, oobFill\n"
-    "  {\"struct\": [...]}                               members of these kinds; \"at\": their offset in bytes\n"
-    "An entry with \"param\": false is a buffer that only others name. File names start at the folder of args.json.\n"
-    "\n"
-    "--check reports races, misuse of barriers and of Tensor Memory, and what is used before it is defined, on the\n"
-    "first schedule in which it happens. --seeds N runs seeds 0 to N - 1: seed 0 in order, others delay asynchronous\n"
-    "work and interleave warps at random. The first that fails ends the run and is named; --seed S repeats it exactly.\n";
+constexpr const char* kRunFooter = R"(args.json is an array, one entry per parameter, in order:
+  {"buffer": "in.npy", "name": "x"}           device memory with the file's data; the parameter is its address
+  {"buffer": {"shape": [4, 8], "dtype": "f32", "fill": 0}, "out": "y.npy"}
+                                              fill: a number, "iota", "random" ("seed": 1); without it the
+                                              memory is uninitialised. out: written after the run
+  {"address": "x", "offset": 16}              a pointer into another entry's buffer, in bytes
+  {"scalar": 3, "type": "u32"}                u8..u64, s8..s64, f16, bf16, f32, f64, e4m3, e5m2
+  {"bytes": "00ff..."}                        as they lie in memory
+  {"tensormap": {"globalAddress": "x", "tensorDataType": "UINT8", "globalDim": [128, 64],
+     "globalStrides": [128], "boxDim": [128, 8], "elementStrides": [1, 1], "swizzle": "128B"}}
+                                              the arguments of cuTensorMapEncodeTiled by name; also offset,
+                                              tensorRank, interleave, l2Promotion, oobFill
+  {"struct": [...]}                           members of these kinds; "at": their offset in bytes
+An entry with "param": false is a buffer that only others name. File names start at the folder of args.json.
+
+--check reports races, misuse of barriers and of Tensor Memory, and what is used before it is defined, on the
+first schedule in which it happens. --seeds N runs seeds 0 to N - 1: seed 0 in order, others delay asynchronous
+work and interleave warps at random. The first that fails ends the run and is named; --seed S repeats it.
+)";
 
 // "X", "X,Y" or "X,Y,Z", each 1 or more.
 CLI::Validator dimensions(Dim3* to) {

@@ -177,10 +177,11 @@ struct Name {
     const char* name;
     uint32_t value;
 };
-constexpr Name kDataTypes[] = {{"UINT8", 0},        {"UINT16", 1},         {"UINT32", 2},        {"INT32", 3},
-                               {"UINT64", 4},       {"INT64", 5},          {"FLOAT16", 6},       {"FLOAT32", 7},
-                               {"FLOAT64", 8},      {"BFLOAT16", 9},       {"FLOAT32_FTZ", 10},  {"TFLOAT32", 11},
-                               {"TFLOAT32_FTZ", 12}, {"16U4_ALIGN8B", 13}, {"16U4_ALIGN16B", 14}, {"16U6_ALIGN16B", 15}};
+constexpr Name kDataTypes[] = {
+    {"UINT8", 0},        {"UINT16", 1},        {"UINT32", 2},          {"INT32", 3},
+    {"UINT64", 4},       {"INT64", 5},         {"FLOAT16", 6},         {"FLOAT32", 7},
+    {"FLOAT64", 8},      {"BFLOAT16", 9},      {"FLOAT32_FTZ", 10},    {"TFLOAT32", 11},
+    {"TFLOAT32_FTZ", 12}, {"16U4_ALIGN8B", 13}, {"16U4_ALIGN16B", 14}, {"16U6_ALIGN16B", 15}};
 constexpr Name kInterleaves[] = {{"NONE", 0}, {"16B", 1}, {"32B", 2}};
 constexpr Name kSwizzles[] = {{"NONE", 0},           {"32B", 1},
                               {"64B", 2},            {"128B", 3},
@@ -483,7 +484,8 @@ RunArguments::RunArguments(const std::filesystem::path& path, const Function& ke
     }
     std::set<std::filesystem::path> outputs;
     for (const Buffer& b : list.buffers)
-        if (!b.out.empty() && !outputs.insert(b.out).second) file.fail(b.out.string() + " is the output of two buffers");
+        if (!b.out.empty() && !outputs.insert(b.out).second)
+            file.fail(b.out.string() + " is the output of two buffers");
 }
 
 std::vector<uint8_t> RunArguments::place(GlobalMemory& memory) {

@@ -245,6 +245,7 @@ int run_kernel(const RunOptions& options) {
 
     const int code = exit_of(result.status);
     const bool failed = code != kRunClean;
+    const uint64_t seeds_run = failed ? ran + 1 : options.seeds;
     if (failed) {
         std::fprintf(stderr, "ptxemu: %s\n", result.message.c_str());
         std::fprintf(stderr, "ptxemu: seed %llu fails%s; again: %s --seed %llu\n",
@@ -264,7 +265,7 @@ int run_kernel(const RunOptions& options) {
         json["check"] = options.check;
         json["compute_capability"] = file.compute_capability;
         json["first_seed"] = options.seed;
-        json["seeds_run"] = failed ? ran + 1 : options.seeds;
+        json["seeds_run"] = seeds_run;
         json["failing_seed"] = failed ? nlohmann::ordered_json(seed) : nlohmann::ordered_json();
         json["warp_instructions"] = stats.warp_instructions;
         json["seconds"] = stats.seconds;
@@ -273,11 +274,11 @@ int run_kernel(const RunOptions& options) {
         json["findings"] = found;
         write_text(options.json, tool::json_text(json) + "\n");
     }
-    std::printf("%s grid %s block %s: %s, %zu finding%s, %llu seed%s, %llu warp instructions in %.3f s (%.1f million/s)\n",
+    std::printf("%s grid %s block %s: %s, %zu finding%s, %llu seed%s, %llu warp instructions in %.3f s "
+                "(%.1f million/s)\n",
                 kernel.name.c_str(), dims_text(options.grid).c_str(), dims_text(options.block).c_str(),
                 status_text(result.status), found.size(), found.size() == 1 ? "" : "s",
-                static_cast<unsigned long long>(failed ? ran + 1 : options.seeds),
-                (failed ? ran + 1 : options.seeds) == 1 ? "" : "s",
+                static_cast<unsigned long long>(seeds_run), seeds_run == 1 ? "" : "s",
                 static_cast<unsigned long long>(stats.warp_instructions), stats.seconds, rate * 1e-6);
     return code;
 }
