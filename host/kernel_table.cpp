@@ -80,7 +80,7 @@ namespace {
         .heads = heads_,                                           \
         .depth = depth_,                                           \
         .any_page_size = true,                                     \
-        .features = 0,                                             \
+        .features = kAllFeatures,                                  \
         .pdl = false,                                              \
         .weight_alignment_bytes = 0,                               \
         .schedule = Schedule::kTiles,                              \

@@ -13,13 +13,14 @@
 //     score = k_scale * sum
 // A NaN code (0x7f, 0xff) makes its dot products NaN, and relu lets NaN through.
 //
-// Grid (batch, key tiles of 128, slices of the tokens), 128 threads. Budget per token and 128 keys at 64 heads, depth
-// 128, per SM: 4 warps x 8192 fma = 32768 warp instructions, 8192 clocks of FMA pipe; 4 warps x 2048 broadcast reads of
-// 16 bytes.
+// Tiles (requests, key tiles of 128, slices of the tokens), a CTA of 128 threads each. A CTA whose rows see none of its
+// keys loads nothing. Budget per token and 128 keys at 64 heads, depth 128, per SM: 4 warps x 8192 fma = 32768 warp
+// instructions, 8192 clocks of FMA pipe; 4 warps x 2048 broadcast reads of 16 bytes.
 #include "kernel/generic_score_layout.h"
 #include "kernel/live.h"
 #include "kernel/problem.h"
 #include "kernel/schedule.h"
+#include "kernel/score_cells.cuh"
 #include "kernel/variants.h"
 #include "ptx/elect.cuh"
 #include "ptx/math.cuh"
@@ -48,20 +49,23 @@ __device__ __forceinline__ ptx::F32x4 decode_e4m3x4(uint32_t codes) {
             decode_e4m3(codes >> 24)};
 }
 
-// Where key `key` of request `request` lies.
+// Where a key's codes and its scale lie.
 struct KeyPlace {
-    int64_t page;
+    int64_t page, scale_page;
     int32_t slot;
-    bool legal;    // the page id is one of the pool's
+    bool legal;    // both page ids are ones of their pools
 };
 __device__ __forceinline__ KeyPlace find_key(const ScoreParams& p, int32_t request, int32_t key) {
-    KeyPlace place{request, key, true};
+    KeyPlace place{request, request, key, true};
     if (p.block_table) {
         const uint32_t index = static_cast<uint32_t>(key) / static_cast<uint32_t>(p.page_size);
-        place.page = ptx::ld_global_nc_s32(p.block_table + request * p.block_table_stride + index);
+        const int32_t* entry = p.block_table + request * p.block_table_stride + index;
+        const int32_t* scale_entry = p.scale_block_table + request * p.scale_block_table_stride + index;
+        place.page = static_cast<uint32_t>(ptx::ld_global_nc_s32(entry));
+        place.scale_page = static_cast<uint32_t>(ptx::ld_global_nc_s32(scale_entry));
         place.slot = key - static_cast<int32_t>(index) * p.page_size;
     }
-    place.legal = place.page >= 0 && place.page < p.num_pages;
+    place.legal = place.page < p.num_pages && place.scale_page < p.scale_num_pages;
     return place;
 }
 
@@ -71,7 +75,7 @@ __device__ __forceinline__ void load_key(const ScoreParams& p, const KeyPlace& p
 #pragma unroll
     for (int block = 0; block < kMaxDepth / 16; ++block) {
         ptx::U32x4 word{0, 0, 0, 0};
-        if (place.legal && block * 16 < p.depth) word = ptx::ld_global_nc_v4_u32(codes + block * 16);
+        if (block * 16 < p.depth) word = ptx::ld_global_nc_v4_u32(codes + block * 16);
         const uint32_t words[4] = {word.x, word.y, word.z, word.w};
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -87,7 +91,7 @@ __device__ __forceinline__ void load_key(const ScoreParams& p, const KeyPlace& p
 // Decodes the queries and scales of heads head .. head + count - 1 of a row into shared memory, all threads together.
 __device__ __forceinline__ void load_queries(const ScoreParams& p, int64_t row, int head, int count, uint32_t thread,
                                              Shared& shared) {
-    const int64_t first = row * p.heads + head;
+    const int64_t first = row * p.heads + head;   // of q
     const int blocks = p.depth / 16;
     const ptx::SharedAddr q_address = ptx::cvta_to_shared(&shared.q[0][0]);
     const int pairs_end = (count + 1) / 2 * 2;   // dot_products() reads pairs: an odd last head gets zeros beside it
@@ -103,7 +107,7 @@ __device__ __forceinline__ void load_queries(const ScoreParams& p, int64_t row, 
     }
     if (static_cast<int>(thread) < count)
         ptx::st_shared_f32(ptx::cvta_to_shared(&shared.q_scale[thread]),
-                           ptx::ld_global_nc_f32(static_cast<const float*>(p.q_scale) + first + thread));
+                           load_weight(p, row, head + static_cast<int32_t>(thread)));
 }
 
 // Dot products of two heads with the thread's key: two independent chains, each i ascending.
@@ -148,38 +152,61 @@ __device__ __forceinline__ float score_row(const ScoreParams& p, int64_t row, ui
     return sum;
 }
 
+// One key tile of one slice of a request's tokens.
+__device__ __forceinline__ void score_tile(const ScoreParams& p, int32_t request, int32_t key_begin, uint32_t slice,
+                                           uint32_t thread, Shared& shared) {
+    const RequestRows rows = request_rows(p.view, request);
+    const TileRange tokens = slice_tiles(rows.tokens, slice, p.tiles[2]);
+    if (tokens.begin >= tokens.end) return;
+    const bool alike = rows_see_alike(p.view);
+    KeyRange keys{0, 0};
+    if (alike) keys = live_keys(p.view, request, rows, rows.begin);
+    const int32_t key = key_begin + static_cast<int32_t>(thread);   // and a column that this thread fills
+    bool known = false, legal = false;   // the key has been looked up; it is there
+    float k_scale = 0.0f;
+    float k[kMaxDepth] = {};
+    for (int32_t token = tokens.begin; token < tokens.end; ++token) {
+        const int32_t row = rows.begin + token;
+        if (!alike) keys = live_keys(p.view, request, rows, row);
+        const int64_t cells = row * p.score_stride;
+        if (key < p.fill_columns && dead_column(p, keys, key)) store_score(p, cells + key, dead_score());
+        if (key_begin >= keys.end || key_begin + kTileKeys <= keys.begin) continue;
+        const bool lives = keys.has(key);
+        if (lives && !known) {
+            known = true;
+            const KeyPlace place = find_key(p, request, key);
+            legal = place.legal;
+            if (legal) {
+                load_key(p, place, k);
+                k_scale = ptx::ld_global_nc_f32(p.k_scale + place.scale_page * p.k_scale_page_stride +
+                                                int64_t{place.slot} * 4);
+            } else if (p.check_word) {
+                ptx::st_global_u32(p.check_word, 1);
+            }
+        }
+        const float score = ptx::mul_rn_f32(k_scale, score_row(p, row, thread, k, shared));
+        if (lives && (legal || p.fill_columns > 0))
+            store_score(p, cells + column_of(p, keys, key), legal ? score : dead_score());
+    }
+}
+
 }  // namespace
 }  // namespace lidx::generic_score
 
+// A launch with a limit of its CTAs has fewer than tiles; they take them in turn.
 extern "C" __global__ void __launch_bounds__(lidx::generic_score::kThreads)
 generic_score(const __grid_constant__ lidx::ScoreParams p) {
     using namespace lidx;
     using namespace lidx::generic_score;
     __shared__ Shared shared;
-    const auto request = static_cast<int32_t>(ptx::ctaid_x());
-    const RequestSpan span = request_span(p.view, request);
-    const TileRange tokens = slice_tiles(span.tokens, ptx::ctaid_z(), ptx::nctaid_z());
-    const auto key_begin = static_cast<int32_t>(ptx::ctaid_y()) * kTileKeys;
-    if (key_begin >= span.keys || tokens.begin >= tokens.end) return;
-
-    const uint32_t thread = ptx::tid_x();
-    const int32_t key = key_begin + static_cast<int32_t>(thread);
-    KeyPlace place{0, 0, false};
-    if (key < span.keys) {
-        place = find_key(p, request, key);
-        if (!place.legal && p.check_word) ptx::st_global_u32(p.check_word, 1);
-    }
-    float k[kMaxDepth];
-    load_key(p, place, k);
-    float k_scale = 0.0f;
-    if (place.legal)
-        k_scale = ptx::ld_global_nc_f32(p.k_scale + place.page * p.k_scale_page_stride + int64_t{place.slot} * 4);
-
-    for (int32_t token = tokens.begin; token < tokens.end; ++token) {
-        const int64_t row = span.row_begin + token;
-        const float sum = score_row(p, row, thread, k, shared);
-        if (place.legal)
-            ptx::st_global_f32(static_cast<float*>(p.scores) + row * p.score_stride + key,
-                               ptx::mul_rn_f32(k_scale, sum));
+    const uint32_t ctas = ptx::nctaid_x() * ptx::nctaid_y() * ptx::nctaid_z();
+    const uint32_t tiles = p.tiles[0] * p.tiles[1] * p.tiles[2];
+    uint32_t tile = ptx::ctaid_x() + ptx::nctaid_x() * (ptx::ctaid_y() + ptx::nctaid_y() * ptx::ctaid_z());
+    for (;;) {
+        const uint32_t key_tile = tile / p.tiles[0] % p.tiles[1];
+        score_tile(p, static_cast<int32_t>(tile % p.tiles[0]), static_cast<int32_t>(key_tile) * kTileKeys,
+                   tile / p.tiles[0] / p.tiles[1], ptx::tid_x(), shared);
+        if (tiles - tile <= ctas) return;
+        tile += ctas;
     }
 }

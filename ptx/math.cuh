@@ -44,6 +44,13 @@ LIDX_PTX float abs_f32(float a) {
     return d;
 }
 
+// cvt.frnd2{.relu}{.satfinite}.bf16.f32 d, a;   PTX ISA 7.0, sm_80 (9.7.9.21): a NaN becomes 0x7fff
+LIDX_PTX uint16_t cvt_rn_bf16_f32(float a) {
+    uint16_t d;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(d) : "f"(a));
+    return d;
+}
+
 // mov.b64 d, {a, b};                            PTX ISA 1.0, all targets (9.7.9.4): a in bits 31..0
 LIDX_PTX F32x2 mov_b64(float a, float b) {
     F32x2 d;

@@ -22,6 +22,11 @@ LIDX_PTX float ld_global_nc_f32(const void* a) {
     asm("ld.global.nc.f32 %0, [%1];" : "=f"(d) : "l"(a));
     return d;
 }
+LIDX_PTX uint16_t ld_global_nc_u16(const void* a) {
+    uint16_t d;
+    asm("ld.global.nc.u16 %0, [%1];" : "=h"(d) : "l"(a));
+    return d;
+}
 // ld.global{.cop}.nc.vec.type d, [a];  .vec = { .v4 }: 16-byte aligned
 LIDX_PTX U32x4 ld_global_nc_v4_u32(const void* a) {
     U32x4 d;
@@ -33,6 +38,9 @@ LIDX_PTX U32x4 ld_global_nc_v4_u32(const void* a) {
 LIDX_PTX void st_global_f32(void* a, float b) { asm volatile("st.global.f32 [%0], %1;" ::"l"(a), "f"(b) : "memory"); }
 LIDX_PTX void st_global_u32(void* a, uint32_t b) {
     asm volatile("st.global.u32 [%0], %1;" ::"l"(a), "r"(b) : "memory");
+}
+LIDX_PTX void st_global_u16(void* a, uint16_t b) {
+    asm volatile("st.global.u16 [%0], %1;" ::"l"(a), "h"(b) : "memory");
 }
 LIDX_PTX void st_shared_f32(SharedAddr a, float b) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(a.value), "f"(b) : "memory");

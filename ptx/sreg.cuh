@@ -45,7 +45,12 @@ LIDX_PTX uint32_t nctaid_x() {
     return d;
 }
 
-// mov.u32 d, %nctaid.z;                         PTX ISA 1.0, all targets (10.7)
+// mov.u32 d, %nctaid.y;  mov.u32 d, %nctaid.z;  PTX ISA 1.0, all targets (10.7)
+LIDX_PTX uint32_t nctaid_y() {
+    uint32_t d;
+    asm("mov.u32 %0, %%nctaid.y;" : "=r"(d));
+    return d;
+}
 LIDX_PTX uint32_t nctaid_z() {
     uint32_t d;
     asm("mov.u32 %0, %%nctaid.z;" : "=r"(d));

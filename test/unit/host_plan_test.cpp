@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch_any.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -287,6 +288,56 @@ TEST_CASE("plan: the limit of keys is the narrowest of max_keys and the tables")
     CHECK(limit() == 960);
     desc.block_table_stride = INT64_MAX / 8;   // no overflow in the product
     CHECK(limit() == 1000);
+}
+
+TEST_CASE("plan: relative columns limit a row's keys, and the grid covers the keys; FILL lets it cover the columns") {
+    lidx_score_desc desc = paged_desc();
+    desc.kernel = "generic_score";
+    desc.scale_block_table_stride = 3;
+    CHECK(lidx::make_plan(desc, kB200).params.view.keys_limit == 192);
+    desc.scale_block_table_stride = 0;
+    desc.flags = LIDX_FLAG_RELATIVE_COLUMNS;
+    desc.visibility = LIDX_SEE_WINDOW;
+    desc.score_columns = 40;
+    lidx_plan plan = lidx::make_plan(desc, kB200);
+    CHECK(plan.params.view.keys_limit == 1000);
+    CHECK(plan.params.view.window_limit == 40);
+    CHECK(plan.grid[1] == 8);
+    CHECK(plan.params.fill_columns == 0);
+    desc.flags |= LIDX_FLAG_FILL;
+    plan = lidx::make_plan(desc, kB200);
+    CHECK(plan.grid[1] == 8);
+    CHECK(plan.params.fill_columns == 40);
+    desc.flags = LIDX_FLAG_FILL;
+    desc.score_columns = 0;
+    CHECK(lidx::make_plan(desc, kB200).params.fill_columns == 1000);
+    desc.score_columns = desc.score_stride = 1025;
+    plan = lidx::make_plan(desc, kB200);
+    CHECK(plan.grid[1] == 9);
+    CHECK(plan.params.fill_columns == 1025);
+    desc.max_keys = 0;   // nothing to score, something to fill
+    CHECK(lidx::make_plan(desc, kB200).grid[1] == 9);
+    desc.flags = 0;
+    CHECK(lidx::make_plan(desc, kB200).empty());
+}
+
+TEST_CASE("plan: a limit of CTAs") {
+    lidx_score_desc desc = paged_desc();   // 2 requests, 8 key tiles, 2 slices of 4 tokens
+    desc.kernel = "generic_score";
+    lidx_plan plan = lidx::make_plan(desc, kB200);
+    CHECK(plan.grid[0] * plan.grid[1] * plan.grid[2] == 32);
+    for (const int limit : {1, 5, 31, 32, 33, INT32_MAX}) {
+        CAPTURE(limit);
+        desc.max_sms = limit;
+        plan = lidx::make_plan(desc, kB200);
+        const uint32_t work = plan.params.tiles[0] * plan.params.tiles[1] * plan.params.tiles[2];
+        CHECK(plan.params.tiles[0] == 2);
+        CHECK(plan.params.tiles[1] == 8);
+        CHECK(plan.params.tiles[2] == (limit <= 16 ? 1 : 2));   // base 16, not below 5 multiprocessors
+        CHECK(plan.grid[0] == std::min<uint32_t>(static_cast<uint32_t>(limit), work));
+        CHECK(plan.grid[1] == 1);
+        CHECK(plan.grid[2] == 1);
+    }
 }
 
 TEST_CASE("plan: what the description asks for reaches the parameter block") {

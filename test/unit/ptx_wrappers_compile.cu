@@ -5,6 +5,7 @@
 
 #include "ptx/bulk_tensor.cuh"
 #include "ptx/elect.cuh"
+#include "ptx/griddep.cuh"
 #include "ptx/math.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/memory.cuh"
@@ -20,7 +21,7 @@ extern "C" __global__ void wrappers_sreg_elect(uint32_t* out) {
     out[2] = ctaid_x();
     out[3] = ctaid_y();
     out[4] = ctaid_z();
-    out[5] = nctaid_z() + nctaid_x();
+    out[5] = nctaid_z() + nctaid_x() + nctaid_y();
     out[6] = elect_sync(kFullMask);
     out[7] = shfl_sync_idx(out[8], 3, kFullMask);
     out[9] = shfl_sync_up(out[8], 1, kFullMask) + vote_sync_ballot(out[8] != 0, kFullMask);
@@ -28,6 +29,8 @@ extern "C" __global__ void wrappers_sreg_elect(uint32_t* out) {
     bar_warp_sync(kFullMask);
     bar_sync();
     bar_sync(1, 64);
+    griddepcontrol_launch_dependents();
+    griddepcontrol_wait();
 }
 
 extern "C" __global__ void wrappers_memory(const uint8_t* in, float* out, uint32_t* words) {
@@ -48,6 +51,7 @@ extern "C" __global__ void wrappers_memory(const uint8_t* in, float* out, uint32
     ld_shared_v2_b64(a, b, address + 32);
     st_global_f32(out, ld_shared_f32(address) + four.x + four.y + four.z + four.w);
     st_global_u32(words, ld_shared_u32(address + 4) + static_cast<uint32_t>(ld_global_nc_s32(in + 32)));
+    st_global_u16(words + 2, ld_global_nc_u16(in + 48));
     st_global_u32(words + 1, static_cast<uint32_t>(a.bits ^ b.bits));
 }
 
@@ -60,6 +64,7 @@ extern "C" __global__ void wrappers_math(float* x) {
     const F32x2 pair = mov_b64(x[0], x[1]);
     const F32x2 result = fma_rn_f32x2(pair, add_rn_f32x2(pair, mov_b64(x[2], x[3])), mul_rn_f32x2(pair, pair));
     mov_b64(x[5], x[6], result);
+    reinterpret_cast<uint16_t*>(x)[14] = cvt_rn_bf16_f32(x[7]);
 }
 
 extern "C" __global__ void wrappers_mbarrier_bulk_tensor(const __grid_constant__ TensorMap map, int32_t* at,
