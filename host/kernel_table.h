@@ -62,6 +62,22 @@ inline constexpr size_t kKernelCount =
 #undef LIDX_COUNT_ROW
 std::span<const KernelRow, kKernelCount> kernel_rows();  // in order of preference
 
+// Kernels around the cache: they run wherever any kernel of the library does, and are no choice of a plan.
+enum class CacheKernel : size_t {
+#define LIDX_CACHE_ENUM(symbol, source) k_##symbol,
+    LIDX_CACHE_VARIANTS(LIDX_CACHE_ENUM)
+#undef LIDX_CACHE_ENUM
+        kCount
+};
+struct CacheKernelRow {
+    const char* symbol;
+    const char* source;
+};
+#define LIDX_CACHE_ROW(symbol, source) {#symbol, #source},
+inline constexpr CacheKernelRow kCacheKernels[] = {LIDX_CACHE_VARIANTS(LIDX_CACHE_ROW)};
+#undef LIDX_CACHE_ROW
+inline constexpr size_t kCacheKernelCount = static_cast<size_t>(CacheKernel::kCount);
+
 constexpr bool runs_on(const KernelRow& row, int compute_capability) {
     return compute_capability >= row.capability_min && compute_capability <= row.capability_max;
 }

@@ -4,20 +4,13 @@
 #include <cstdint>
 #include <string>
 
+#include "host/field_checks.h"
 #include "host/operand_maps.h"
 #include "host/status.h"
 
 namespace lidx {
 
 namespace {
-
-void require_pointer(const char* field, const void* pointer, uintptr_t alignment_bytes) {
-    if (pointer == nullptr) fail(LIDX_ERR_NULL, std::string(field) + " is null");
-    const auto address = reinterpret_cast<uintptr_t>(pointer);
-    if (address % alignment_bytes != 0)
-        fail(LIDX_ERR_ALIGNMENT, std::string(field) + " = address " + std::to_string(address) +
-                                     ": must be a multiple of " + std::to_string(alignment_bytes));
-}
 
 // A pointer that the plan reads (why: what makes it do so), or else one that must be null.
 void require_if(bool used, const char* field, const void* pointer, uintptr_t alignment_bytes, const char* why) {
@@ -49,14 +42,8 @@ void check_args(const lidx_plan& plan, const lidx_score_args& args) {
     require_if(p.view.row_map == RowMap::kRequestIds, "row_requests", args.row_requests, 4,
                "row_map is not LIDX_ROWS_REQUEST_IDS");
     require_pointer("scores", args.scores, float_alignment(p.score_type));
-    if (plan.workspace_bytes == 0) return;
-    if (args.workspace == nullptr)
-        fail(LIDX_ERR_WORKSPACE,
-             "workspace is null: the plan needs " + std::to_string(plan.workspace_bytes) + " bytes");
-    if (args.workspace_bytes < plan.workspace_bytes)
-        fail(LIDX_ERR_WORKSPACE, "workspace_bytes = " + std::to_string(args.workspace_bytes) + ": the plan needs " +
-                                     std::to_string(plan.workspace_bytes));
-    require_pointer("workspace", args.workspace, 16);
+    if (plan.workspace_bytes != 0)
+        require_workspace(args.workspace, args.workspace_bytes, "the plan", plan.workspace_bytes);
 }
 
 void launch(const lidx_context& context, const lidx_plan& plan, void** kernel_params, CUstream stream) {
@@ -76,18 +63,23 @@ void launch(const lidx_context& context, const lidx_plan& plan, void** kernel_pa
         config.attrs = &overlap;
         config.numAttrs = 1;
     }
-    const CUfunction function = (*context.kernels)[plan.kernel_index()].function;
-    const CUresult result = context.driver.cuLaunchKernelEx(&config, function, kernel_params, nullptr);
-    if (result != CUDA_SUCCESS)
-        fail(LIDX_ERR_DRIVER,
-             std::string("cuLaunchKernelEx of ") + plan.kernel->symbol + ", grid " + std::to_string(plan.grid[0]) +
-                 " x " + std::to_string(plan.grid[1]) + " x " + std::to_string(plan.grid[2]) + ", " +
-                 std::to_string(plan.block[0]) + " threads, " + std::to_string(plan.shared_bytes) +
-                 " shared bytes: " + driver_result_text(context.driver, result),
-             result);
+    launch_kernel(context, plan.kernel->symbol, (*context.kernels)[plan.kernel_index()].function, config,
+                  kernel_params);
 }
 
 }  // namespace
+
+void launch_kernel(const lidx_context& context, const char* symbol, CUfunction function, const CUlaunchConfig& config,
+                   void** kernel_params) {
+    const CUresult result = context.driver.cuLaunchKernelEx(&config, function, kernel_params, nullptr);
+    if (result != CUDA_SUCCESS)
+        fail(LIDX_ERR_DRIVER,
+             std::string("cuLaunchKernelEx of ") + symbol + ", grid " + std::to_string(config.gridDimX) + " x " +
+                 std::to_string(config.gridDimY) + " x " + std::to_string(config.gridDimZ) + ", " +
+                 std::to_string(config.blockDimX) + " threads, " + std::to_string(config.sharedMemBytes) +
+                 " shared bytes: " + driver_result_text(context.driver, result),
+             result);
+}
 
 void enqueue_score(const lidx_context& context, const lidx_plan& plan, const lidx_score_args& args, CUstream stream) {
     if (args.struct_size != sizeof(lidx_score_args))

@@ -8,6 +8,10 @@
 
 namespace lidx {
 
+// cuLaunchKernelEx in the current context; a failure names kernel, grid and sizes.
+void launch_kernel(const lidx_context& context, const char* symbol, CUfunction function, const CUlaunchConfig& config,
+                   void** kernel_params);
+
 // Validates the pointers, encodes the tensor maps on the stack and launches. Allocates nothing unless it fails.
 void enqueue_score(const lidx_context& context, const lidx_plan& plan, const lidx_score_args& args, CUstream stream);
 

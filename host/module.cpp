@@ -10,7 +10,10 @@
 #define LIDX_SOURCES(X) \
     X(sm100_score)      \
     X(sm90_score)       \
-    X(generic_score)
+    X(generic_score)    \
+    X(cache_store)      \
+    X(cache_gather)     \
+    X(cache_query)
 
 extern "C" {
 #define LIDX_FATBIN(source)                                                                  \
@@ -65,6 +68,9 @@ Kernels::Kernels(const Driver& driver, int compute_capability) : driver_(driver)
         for (size_t row = 0; row < kKernelCount; ++row)
             if (kernels_[row].function == nullptr && runs_on(kernel_rows()[row], compute_capability))
                 load(embedded_fatbin(kernel_rows()[row].source), compute_capability);
+        for (size_t index = 0; index < kCacheKernelCount; ++index)
+            if (cache_kernels_[index] == nullptr)
+                load(embedded_fatbin(kCacheKernels[index].source), compute_capability);
     } catch (...) {
         unload();
         throw;
@@ -105,6 +111,10 @@ void Kernels::load(const Fatbin& fatbin, int compute_capability) {
                   "cuFuncSetAttribute MAX_DYNAMIC_SHARED_SIZE_BYTES = " + std::to_string(row.shared_bytes) + of_row);
         kernels_[index] = kernel;
     }
+    for (size_t index = 0; index < kCacheKernelCount; ++index)
+        if (std::strcmp(kCacheKernels[index].source, fatbin.source) == 0)
+            check(driver_.cuModuleGetFunction(&cache_kernels_[index], module, kCacheKernels[index].symbol),
+                  std::string("cuModuleGetFunction of ") + kCacheKernels[index].symbol);
 }
 
 }  // namespace lidx

@@ -30,7 +30,7 @@ struct LoadedKernel {
 class Kernels {
 public:
     explicit Kernels(const Driver& driver) : driver_(driver) {}  // nothing loaded yet
-    // Loads the embedded fatbin of every source file that has a row for `compute_capability`.
+    // Loads the embedded fatbin of every source file that has a row for `compute_capability`, and those of the cache.
     Kernels(const Driver& driver, int compute_capability);
     ~Kernels();
     Kernels(const Kernels&) = delete;
@@ -42,6 +42,7 @@ public:
     // The context is gone and the modules with it: unload nothing.
     void forget() noexcept { modules_.clear(); }
     const LoadedKernel& operator[](size_t row) const { return kernels_[row]; }
+    CUfunction operator[](CacheKernel kernel) const { return cache_kernels_[static_cast<size_t>(kernel)]; }
 
 private:
     void unload() noexcept;
@@ -49,6 +50,7 @@ private:
     const Driver& driver_;
     std::vector<CUmodule> modules_;
     std::array<LoadedKernel, kKernelCount> kernels_ = {};
+    std::array<CUfunction, kCacheKernelCount> cache_kernels_ = {};
 };
 
 }  // namespace lidx

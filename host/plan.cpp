@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "host/field_checks.h"
 #include "host/status.h"
 #include "kernel/generic_score_layout.h"
 #include "kernel/live.h"
@@ -18,10 +19,6 @@ namespace lidx {
 namespace {
 
 constexpr int64_t kMaxBatch = 65536;
-constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
-constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
-// globalStrides of a tensor map are below 2^40 (CUDA driver API, cuTensorMapEncodeTiled).
-constexpr int64_t kMaxStrideBytes = (int64_t{1} << 40) - 1;
 constexpr uint32_t kKnownFlags = LIDX_FLAG_CHECK | LIDX_FLAG_CAUSAL | LIDX_FLAG_FILL | LIDX_FLAG_RELATIVE_COLUMNS |
                                  LIDX_FLAG_PDL;
 // The kernels' enumerations are lidx.h's numbers.
@@ -30,29 +27,6 @@ static_assert(static_cast<int>(RowMap::kFixed) == LIDX_ROWS_FIXED);
 static_assert(static_cast<int>(Visibility::kRowLength) == LIDX_SEE_ROW_LENGTH);
 static_assert(static_cast<int>(Visibility::kWindow) == LIDX_SEE_WINDOW);
 static_assert(static_cast<int>(FloatType::kBf16) == LIDX_BF16);
-// The word that LIDX_FLAG_CHECK sets, rounded up to the workspace's alignment.
-constexpr size_t kCheckWorkspaceBytes = 16;
-
-std::string equals(const char* field, int64_t value) { return std::string(field) + " = " + std::to_string(value); }
-
-void require_range(const char* field, int64_t value, int64_t low, int64_t high) {
-    if (value < low || value > high)
-        fail(LIDX_ERR_VALUE, equals(field, value) + ": must be " + std::to_string(low) + " .. " + std::to_string(high));
-}
-
-void require_multiple(const char* field, int64_t value, int64_t step) {
-    if (value % step != 0)
-        fail(LIDX_ERR_ALIGNMENT, equals(field, value) + ": must be a multiple of " + std::to_string(step));
-}
-
-// count * stride * unit bytes must be addressable.
-void require_span(const char* count_field, int64_t count, const char* stride_field, int64_t stride,
-                  int64_t unit_bytes) {
-    if (count != 0 && stride > kMaxInt64 / unit_bytes / count)
-        fail(LIDX_ERR_VALUE, equals(stride_field, stride) + " with " + equals(count_field, count) + ": " +
-                                 std::to_string(unit_bytes) + " * " + count_field + " * " + stride_field +
-                                 " must be below 2^63 bytes");
-}
 
 bool is_contiguous(const lidx_score_desc& desc) { return desc.page_size == 0; }
 

@@ -19,7 +19,7 @@ inline constexpr int kMaxDepth = 128;
 // The values of lidx_row_map, lidx_visibility and lidx_float_type (host/plan.cpp holds them to lidx.h).
 enum class RowMap : int32_t { kCuSeqlens = 0, kFixed = 1, kRequestIds = 2 };
 enum class Visibility : int32_t { kRequestLength = 0, kRowLength = 1, kWindow = 2 };
-enum class FloatType : int32_t { kFp32 = 0, kBf16 = 1 };
+enum class FloatType : int32_t { kFp32 = 0, kBf16 = 1, kFp16 = 2 };   // scorers take the first two
 
 // Whose a row is and which keys it sees: what kernel/live.h answers from. A part of every parameter block whose kernel
 // has rows.

@@ -18,3 +18,10 @@
 // heads 0 and depth 0: run-time values. One token per CTA row.
 #define LIDX_GENERIC_SCORE_VARIANTS(X) \
     X(generic_score, 0, 0, 1)
+
+// Kernels around the cache (store, gather, query): one parameter block, compute_80 code. X(symbol, source).
+#define LIDX_CACHE_VARIANTS(X)            \
+    X(cache_store, cache_store)           \
+    X(cache_store_pages, cache_store)     \
+    X(cache_gather, cache_gather)         \
+    X(cache_query, cache_query)

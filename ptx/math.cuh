@@ -29,6 +29,13 @@ LIDX_PTX float mul_rn_f32(float a, float b) {
     return d;
 }
 
+// div.rnd{.ftz}.f32 d, a, b;                    PTX ISA 1.4, .rn: sm_20 (9.7.3.8): correctly rounded
+LIDX_PTX float div_rn_f32(float a, float b) {
+    float d;
+    asm("div.rn.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+    return d;
+}
+
 // max{.ftz}{.NaN}{.xorsign.abs}.f32 d, a, b;    .NaN: PTX ISA 7.0, sm_80 (9.7.3.12)
 // NaN if a or b is; max(-0, +0) = +0.
 LIDX_PTX float max_nan_f32(float a, float b) {
@@ -44,7 +51,14 @@ LIDX_PTX float abs_f32(float a) {
     return d;
 }
 
-// cvt.frnd2{.relu}{.satfinite}.bf16.f32 d, a;   PTX ISA 7.0, sm_80 (9.7.9.21): a NaN becomes 0x7fff
+// cvt{.sat}.dtype.atype d, a;                   PTX ISA 1.0, all targets (9.7.9.21): exact
+LIDX_PTX float cvt_f32_f16(uint16_t a) {
+    float d;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(d) : "h"(a));
+    return d;
+}
+
+// cvt.frnd2{.relu}{.satfinite}.bf16.f32 d, a;   PTX ISA 7.0, sm_80 (9.7.9.21): a NaN gives 0x7fff
 LIDX_PTX uint16_t cvt_rn_bf16_f32(float a) {
     uint16_t d;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(d) : "f"(a));

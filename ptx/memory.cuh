@@ -22,12 +22,25 @@ LIDX_PTX float ld_global_nc_f32(const void* a) {
     asm("ld.global.nc.f32 %0, [%1];" : "=f"(d) : "l"(a));
     return d;
 }
+LIDX_PTX uint32_t ld_global_nc_u32(const void* a) {
+    uint32_t d;
+    asm("ld.global.nc.u32 %0, [%1];" : "=r"(d) : "l"(a));
+    return d;
+}
 LIDX_PTX uint16_t ld_global_nc_u16(const void* a) {
     uint16_t d;
     asm("ld.global.nc.u16 %0, [%1];" : "=h"(d) : "l"(a));
     return d;
 }
-// ld.global{.cop}.nc.vec.type d, [a];  .vec = { .v4 }: 16-byte aligned
+LIDX_PTX int64_t ld_global_nc_s64(const void* a) {
+    int64_t d;
+    asm("ld.global.nc.s64 %0, [%1];" : "=l"(d) : "l"(a));
+    return d;
+}
+// ld.global{.cop}.nc.vec.type d, [a];  .vec = { .v2, .v4 }: aligned to the whole
+LIDX_PTX void ld_global_nc_v2_u32(uint32_t& d0, uint32_t& d1, const void* a) {
+    asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(d0), "=r"(d1) : "l"(a));
+}
 LIDX_PTX U32x4 ld_global_nc_v4_u32(const void* a) {
     U32x4 d;
     asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(d.x), "=r"(d.y), "=r"(d.z), "=r"(d.w) : "l"(a));
@@ -47,6 +60,10 @@ LIDX_PTX void st_shared_f32(SharedAddr a, float b) {
 }
 
 // st{.weak}{.ss}.vec.type [a], b;  .vec = { .v4 }: 16-byte aligned      PTX ISA 1.0, all targets (9.7.9.11)
+LIDX_PTX void st_global_v4_u32(void* a, U32x4 b) {
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(a), "r"(b.x), "r"(b.y), "r"(b.z), "r"(b.w)
+                 : "memory");
+}
 LIDX_PTX void st_shared_v4_f32(SharedAddr a, F32x4 b) {
     asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(a.value), "f"(b.x), "f"(b.y), "f"(b.z), "f"(b.w)
                  : "memory");

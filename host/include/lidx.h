@@ -157,7 +157,8 @@ typedef enum lidx_visibility {
 } lidx_visibility;
 
 typedef enum lidx_int_type { LIDX_INT32 = 0, LIDX_INT64 = 1 } lidx_int_type;
-typedef enum lidx_float_type { LIDX_FP32 = 0, LIDX_BF16 = 1 } lidx_float_type;
+/* LIDX_FP16 only where it is said: keys, queries and weights before they are quantised or folded. */
+typedef enum lidx_float_type { LIDX_FP32 = 0, LIDX_BF16 = 1, LIDX_FP16 = 2 } lidx_float_type;
 
 /* Keys of page p, slot j: codes at k_base + p * k_page_stride + j * depth, scale at
  * k_scale_base + p * k_scale_page_stride + j * 4. That covers
@@ -285,6 +286,115 @@ LIDX_API lidx_status lidx_score_args_init(lidx_score_args *args);
  * LIDX_ERR_UNSUPPORTED: the plan was made for another kind of device; LIDX_ERR_DRIVER: a driver call failed. */
 LIDX_API lidx_status lidx_score_enqueue(lidx_context *ctx, const lidx_plan *plan, const lidx_score_args *args,
                                         void *stream);
+
+/* ---- cache: store, gather, query ----------------------------------------------------------------------- */
+
+enum {
+    LIDX_FLAG_ROTATE = 1u << 16,     /* store, query: Hadamard rotation times depth^-0.5 before quantisation */
+    LIDX_FLAG_POW2_SCALE = 1u << 17, /* store, query: scales rounded up to a power of two (ue8m0, stored as fp32) */
+    LIDX_FLAG_BYTE_SLOTS = 1u << 18  /* store: slots are byte offsets, two arrays of them */
+};
+
+/* Where keys live: page p, slot j as lidx_score_desc has it. The memory is the caller's; all offsets are 64-bit. */
+typedef struct lidx_pool {
+    size_t struct_size;            /* set by lidx_pool_init() */
+    void *k_base;                  /* codes, 16-byte aligned */
+    void *k_scale_base;            /* fp32 scales, 4-byte aligned */
+    int32_t depth;                 /* store: 64 or 128; gather: a multiple of 16 up to 128 */
+    int32_t page_size;             /* keys per page, 1 or more */
+    int64_t num_pages;             /* 1 .. 2^31 - 1 */
+    int64_t k_page_stride;         /* bytes, a multiple of 16, >= page_size * depth, < 2^40 */
+    int64_t k_scale_page_stride;   /* bytes, a multiple of 4, >= page_size * 4, < 2^40 */
+} lidx_pool;
+
+/* Fills *pool with zeros and its struct_size. */
+LIDX_API lidx_status lidx_pool_init(lidx_pool *pool);
+
+/* Quantise-and-store. Per row of `depth` elements, in fp32, round to nearest even (docs/cache.md has the order of the
+ * rotation's additions): amax = max |x|, at least 1e-4; scale = amax / 448, rounded up to a power of two with
+ * LIDX_FLAG_POW2_SCALE; codes = e4m3(x / scale), nearest even, saturating at 448. A NaN anywhere makes the key's scale
+ * and codes NaN; an infinity makes the scale infinite, its own code NaN and the others zero.
+ *
+ * Row r goes to slot_mapping[r] = page * page_size + slot. -1 skips the row; a slot outside the pool is skipped, too,
+ * and with LIDX_FLAG_CHECK sets the first 32-bit word of the workspace to 1 (the caller zeroes it). Rows with the same
+ * slot: one of them, unspecified which. keys may hold more than `rows` rows; those beyond are not read.
+ *
+ * With LIDX_FLAG_BYTE_SLOTS slot_mapping[r] is the byte offset of the codes from k_base and scale_slot_mapping[r] that
+ * of the scale from k_scale_base; both multiples of 4, inside num_pages * k_page_stride and num_pages *
+ * k_scale_page_stride bytes. A row whose slot_mapping is -1 is skipped. */
+typedef struct lidx_store_args {
+    size_t struct_size;                 /* set by lidx_store_args_init() */
+    uint32_t flags;                     /* LIDX_FLAG_ROTATE, _POW2_SCALE, _BYTE_SLOTS, _CHECK */
+    int32_t key_type;                   /* lidx_float_type, LIDX_FP16 too */
+    int32_t rows;                       /* entries of slot_mapping; 0: nothing to do */
+    int64_t key_stride;                 /* elements between rows of keys, depth or more */
+    const void *keys;                   /* [rows, key_stride], aligned to an element */
+    const int64_t *slot_mapping;        /* [rows], 8-byte aligned */
+    const int64_t *scale_slot_mapping;  /* [rows], 8-byte aligned; NULL unless LIDX_FLAG_BYTE_SLOTS */
+    void *workspace;                    /* 16 bytes, 16-byte aligned, with LIDX_FLAG_CHECK; else it may be NULL */
+    size_t workspace_bytes;
+} lidx_store_args;
+LIDX_API lidx_status lidx_store_args_init(lidx_store_args *args);
+
+/* Enqueues one launch on a CUstream (NULL: the default stream). Like every enqueue of this library it allocates
+ * nothing, reads no device memory, synchronises nothing and can be captured in a CUDA graph; between replays slots and
+ * keys may change. LIDX_ERR_NULL, _STRUCT_SIZE, _VALUE, _ALIGNMENT, _WORKSPACE: pool and args; LIDX_ERR_UNSUPPORTED:
+ * the depth; LIDX_ERR_NO_CONTEXT, LIDX_ERR_DRIVER as for lidx_score_enqueue(). */
+LIDX_API lidx_status lidx_store_enqueue(lidx_context *ctx, const lidx_pool *pool, const lidx_store_args *args,
+                                        void *stream);
+
+/* Gather paged keys into contiguous buffers. Request b fills rows cu_seqlens_k[b] .. cu_seqlens_k[b + 1] - 1 with
+ * its keys key_begin[b], key_begin[b] + 1, ... Bytes are copied as they are. A row stays untouched where its key is
+ * at or beyond context_lens[b] or the table's width, or its page id is outside the pool; the last also sets the word of
+ * the workspace with LIDX_FLAG_CHECK. Rows from max_rows on do not exist. Table entries that no gathered key lies in
+ * are not read. */
+typedef struct lidx_gather_args {
+    size_t struct_size;            /* set by lidx_gather_args_init() */
+    uint32_t flags;                /* LIDX_FLAG_CHECK */
+    int32_t batch;                 /* 0 .. 2^31 - 2; 0: nothing to do */
+    int32_t max_rows;              /* rows of k_out and k_scale_out; 0: nothing to do */
+    int64_t block_table_stride;    /* entries per request, 1 or more */
+    const int32_t *block_table;    /* [batch, block_table_stride], compared unsigned with num_pages */
+    const int32_t *cu_seqlens_k;   /* [batch + 1], non-decreasing, first 0 */
+    const int32_t *key_begin;      /* [batch], or NULL: 0 */
+    const int32_t *context_lens;   /* [batch], or NULL: the table's width */
+    void *k_out;                   /* row r at k_out + r * k_out_stride, 16-byte aligned */
+    int64_t k_out_stride;          /* bytes, a multiple of 16, depth or more */
+    float *k_scale_out;            /* [max_rows], 4-byte aligned */
+    void *workspace;               /* 16 bytes, 16-byte aligned, with LIDX_FLAG_CHECK; else it may be NULL */
+    size_t workspace_bytes;
+} lidx_gather_args;
+LIDX_API lidx_status lidx_gather_args_init(lidx_gather_args *args);
+/* Enqueues one launch; what is said of lidx_store_enqueue() holds here. */
+LIDX_API lidx_status lidx_gather_enqueue(lidx_context *ctx, const lidx_pool *pool, const lidx_gather_args *args,
+                                         void *stream);
+
+/* The query side: q[r, h] is quantised like a key, and its scale folded into the head's weight,
+ *     weights_out[r, h] = (weights[r, h] * q_scale) * factor
+ * two fp32 products, each rounded, then once more to bf16 if that is asked for: what lidx_score_args.q_scale takes. */
+typedef struct lidx_query_args {
+    size_t struct_size;            /* set by lidx_query_args_init() */
+    uint32_t flags;                /* LIDX_FLAG_ROTATE, _POW2_SCALE */
+    int32_t rows;                  /* 0: nothing to do; rows * heads up to 2^31 - 1 */
+    int32_t heads;                 /* 1 or more */
+    int32_t depth;                 /* 64 or 128 */
+    int32_t q_type;                /* lidx_float_type, LIDX_FP16 too */
+    int32_t weight_type;           /* lidx_float_type, LIDX_FP16 too */
+    int32_t weight_out_type;       /* LIDX_FP32 or LIDX_BF16 */
+    float factor;                  /* 0 (default): heads^-0.5 * depth^-0.5, rounded once from double */
+    int64_t q_row_stride;          /* elements between rows of q; 0: heads * q_head_stride */
+    int64_t q_head_stride;         /* elements between heads; 0: depth */
+    int64_t weight_stride;         /* elements between rows of weights; 0: heads */
+    int64_t weight_out_stride;     /* elements between rows of weights_out; 0: heads */
+    const void *q;                 /* aligned to an element */
+    const void *weights;           /* [rows, heads], aligned to an element; NULL: ones */
+    void *q_out;                   /* [rows, heads, depth] e4m3 codes, 16-byte aligned */
+    void *weights_out;             /* [rows, heads], aligned to an element; NULL: none */
+    float *q_scale_out;            /* [rows, heads], the scales alone, 4-byte aligned; NULL: none */
+} lidx_query_args;
+LIDX_API lidx_status lidx_query_args_init(lidx_query_args *args);
+/* Enqueues one launch; what is said of lidx_store_enqueue() holds here. */
+LIDX_API lidx_status lidx_query_enqueue(lidx_context *ctx, const lidx_query_args *args, void *stream);
 
 /* ---- errors -------------------------------------------------------------------------------------------- */
 

@@ -102,6 +102,62 @@ PIN_AT(lidx_score_args, scores, 104);
 PIN_AT(lidx_score_args, workspace, 112);
 PIN_AT(lidx_score_args, workspace_bytes, 120);
 
+PIN(lidx_pool, sizeof(lidx_pool) == 56);
+PIN_AT(lidx_pool, k_base, 8);
+PIN_AT(lidx_pool, k_scale_base, 16);
+PIN_AT(lidx_pool, depth, 24);
+PIN_AT(lidx_pool, page_size, 28);
+PIN_AT(lidx_pool, num_pages, 32);
+PIN_AT(lidx_pool, k_page_stride, 40);
+PIN_AT(lidx_pool, k_scale_page_stride, 48);
+
+PIN(lidx_store_args, sizeof(lidx_store_args) == 72);
+PIN_AT(lidx_store_args, flags, 8);
+PIN_AT(lidx_store_args, key_type, 12);
+PIN_AT(lidx_store_args, rows, 16);
+PIN_AT(lidx_store_args, key_stride, 24);
+PIN_AT(lidx_store_args, keys, 32);
+PIN_AT(lidx_store_args, slot_mapping, 40);
+PIN_AT(lidx_store_args, scale_slot_mapping, 48);
+PIN_AT(lidx_store_args, workspace, 56);
+PIN_AT(lidx_store_args, workspace_bytes, 64);
+
+PIN(lidx_gather_args, sizeof(lidx_gather_args) == 104);
+PIN_AT(lidx_gather_args, flags, 8);
+PIN_AT(lidx_gather_args, batch, 12);
+PIN_AT(lidx_gather_args, max_rows, 16);
+PIN_AT(lidx_gather_args, block_table_stride, 24);
+PIN_AT(lidx_gather_args, block_table, 32);
+PIN_AT(lidx_gather_args, cu_seqlens_k, 40);
+PIN_AT(lidx_gather_args, key_begin, 48);
+PIN_AT(lidx_gather_args, context_lens, 56);
+PIN_AT(lidx_gather_args, k_out, 64);
+PIN_AT(lidx_gather_args, k_out_stride, 72);
+PIN_AT(lidx_gather_args, k_scale_out, 80);
+PIN_AT(lidx_gather_args, workspace, 88);
+PIN_AT(lidx_gather_args, workspace_bytes, 96);
+
+PIN(lidx_query_args, sizeof(lidx_query_args) == 112);
+PIN_AT(lidx_query_args, flags, 8);
+PIN_AT(lidx_query_args, rows, 12);
+PIN_AT(lidx_query_args, heads, 16);
+PIN_AT(lidx_query_args, depth, 20);
+PIN_AT(lidx_query_args, q_type, 24);
+PIN_AT(lidx_query_args, weight_type, 28);
+PIN_AT(lidx_query_args, weight_out_type, 32);
+PIN_AT(lidx_query_args, factor, 36);
+PIN_AT(lidx_query_args, q_row_stride, 40);
+PIN_AT(lidx_query_args, q_head_stride, 48);
+PIN_AT(lidx_query_args, weight_stride, 56);
+PIN_AT(lidx_query_args, weight_out_stride, 64);
+PIN_AT(lidx_query_args, q, 72);
+PIN_AT(lidx_query_args, weights, 80);
+PIN_AT(lidx_query_args, q_out, 88);
+PIN_AT(lidx_query_args, weights_out, 96);
+PIN_AT(lidx_query_args, q_scale_out, 104);
+
+PIN(float_type, sizeof(lidx_float_type) == 4 && LIDX_FP32 == 0 && LIDX_BF16 == 1 && LIDX_FP16 == 2);
+
 /* Every function is linked, with the type that a C compiler sees. */
 int main(void) {
     lidx_config config;
@@ -113,6 +169,10 @@ int main(void) {
     lidx_device_info device;
     size_t bytes = 0;
     lidx_plan *plan = NULL;
+    lidx_pool pool;
+    lidx_store_args store;
+    lidx_gather_args gather;
+    lidx_query_args query;
     int32_t index;
 
     kernel.struct_size = sizeof(kernel);
@@ -133,6 +193,13 @@ int main(void) {
     if (lidx_score_enqueue(NULL, NULL, &args, NULL) != LIDX_ERR_NULL) return 11;
     if (lidx_open(&config, NULL) != LIDX_ERR_NULL || lidx_last_error(NULL)[0] == '\0') return 12;
     if (lidx_driver_error(NULL) != 0 || lidx_status_string(LIDX_OK) == NULL || lidx_version() == NULL) return 13;
+    if (lidx_pool_init(&pool) != LIDX_OK || pool.struct_size != 56 || pool.k_base != NULL) return 14;
+    if (lidx_store_args_init(&store) != LIDX_OK || store.struct_size != 72 || store.rows != 0) return 15;
+    if (lidx_gather_args_init(&gather) != LIDX_OK || gather.struct_size != 104 || gather.k_out != NULL) return 16;
+    if (lidx_query_args_init(&query) != LIDX_OK || query.struct_size != 112 || query.q_out != NULL) return 17;
+    if (lidx_store_enqueue(NULL, &pool, &store, NULL) != LIDX_ERR_NULL) return 18;
+    if (lidx_gather_enqueue(NULL, &pool, &gather, NULL) != LIDX_ERR_NULL) return 19;
+    if (lidx_query_enqueue(NULL, &query, NULL) != LIDX_ERR_NULL) return 20;
     lidx_plan_destroy(plan);
     lidx_close(NULL);
     return 0;

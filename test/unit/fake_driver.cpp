@@ -6,11 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 namespace {
 
 FakeState state;
-int primary, other, module_handles[16];
+int primary, other, module_handles[64];
 
 CUresult enter(FakeCall call) {
     const int count = state.calls[static_cast<int>(call)]++;
@@ -142,7 +143,7 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule* module, const void* image) {
     ENTER(cuModuleLoadData);
     if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     const int index = state.calls_of(FakeCall::k_cuModuleLoadData) - 1;
-    require_room(index, 16, "modules");
+    require_room(index, 64, "modules");
     state.images[index] = image;
     ++state.modules_loaded;
     *module = reinterpret_cast<CUmodule>(&module_handles[index]);
@@ -156,7 +157,7 @@ CUresult CUDAAPI cuModuleUnload(CUmodule) {
 }
 CUresult CUDAAPI cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
     ENTER(cuModuleGetFunction);
-    require_room(state.function_count, 16, "functions");
+    require_room(state.function_count, 64, "functions");
     FakeFunction& entry = state.functions[state.function_count++];
     std::snprintf(entry.name, sizeof(entry.name), "%s", name);
     entry.module = module;
@@ -216,7 +217,12 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction funct
     if (std::strncmp(launch.function, "sm", 2) == 0)
         for (int i = 0; i < 2; ++i)
             launch.map_calls[i] = static_cast<int>(static_cast<const CUtensorMap*>(*kernel_params++)->opaque[0]);
-    std::memcpy(&launch.params, *kernel_params, sizeof(launch.params));
+    const std::string name = launch.function;
+    if (name.rfind("cache_", 0) != 0) std::memcpy(&launch.params, *kernel_params, sizeof(launch.params));
+    if (name == "cache_store") std::memcpy(&launch.store.store, *kernel_params, sizeof(launch.store.store));
+    if (name == "cache_store_pages") std::memcpy(&launch.store, *kernel_params, sizeof(launch.store));
+    if (name == "cache_gather") std::memcpy(&launch.gather, *kernel_params, sizeof(launch.gather));
+    if (name == "cache_query") std::memcpy(&launch.query, *kernel_params, sizeof(launch.query));
     return CUDA_SUCCESS;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "host/driver.h"
+#include "kernel/cache_layout.h"
 #include "kernel/problem.h"
 
 enum class FakeCall {
@@ -34,7 +35,10 @@ struct FakeLaunch {
     char function[64];
     CUlaunchConfig config;
     int map_calls[2];  // index into FakeState::maps of the k and the q map passed; -1: none
-    lidx::ScoreParams params;
+    lidx::ScoreParams params;        // of a scorer
+    lidx::cache::StorePagesParams store;   // of cache_store_pages; cache_store fills the first member
+    lidx::cache::GatherParams gather;
+    lidx::cache::QueryParams query;
     bool retained_current;  // the device's primary context was current
 };
 
@@ -59,8 +63,8 @@ struct FakeState {
     int stack_depth;         // contexts pushed; the top one is current
     int retains;             // of the primary context, releases subtracted
     int modules_loaded;      // unloads subtracted
-    const void* images[16];  // given to cuModuleLoadData
-    FakeFunction functions[16];
+    const void* images[64];  // given to cuModuleLoadData
+    FakeFunction functions[64];
     int function_count;
     FakeTensorMap maps[64];
     int map_count;

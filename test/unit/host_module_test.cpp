@@ -47,8 +47,11 @@ TEST_CASE("module: every kernel source has an embedded fatbin whose header spans
         CHECK(bytes.size() == 16 + payload_bytes);
         CHECK(reinterpret_cast<uintptr_t>(lidx::embedded_fatbin(row.source).bytes) % 16 == 0);
     }
+    for (const lidx::CacheKernelRow& row : lidx::kCacheKernels) CHECK(bytes_of(row.source).size() > 16);
     CHECK_THROWS_AS(lidx::embedded_fatbin("sm110_score"), lidx::Failure);
 }
+
+constexpr int kCacheModules = 3;   // store, gather and query run on every device
 
 TEST_CASE("module: a device gets the modules it can run, and shared memory is set once") {
     const lidx::Driver driver = fake_table();
@@ -61,8 +64,15 @@ TEST_CASE("module: a device gets the modules it can run, and shared memory is se
         driver.cuCtxPushCurrent(fake_primary_context());
         {
             const lidx::Kernels kernels(driver, row.capability);
-            CHECK(fake().modules_loaded == row.modules);
-            CHECK(fake().function_count == row.functions);
+            CHECK(fake().modules_loaded == row.modules + kCacheModules);
+            CHECK(fake().function_count == row.functions + static_cast<int>(lidx::kCacheKernelCount));
+            for (size_t i = 0; i < lidx::kCacheKernelCount; ++i) {
+                const auto* function =
+                    reinterpret_cast<const FakeFunction*>(kernels[static_cast<lidx::CacheKernel>(i)]);
+                REQUIRE(function != nullptr);
+                CHECK(std::string(function->name) == lidx::kCacheKernels[i].symbol);
+                CHECK(function->max_dynamic_shared_bytes == 0);
+            }
             for (size_t i = 0; i < lidx::kKernelCount; ++i) {
                 const lidx::KernelRow& kernel = lidx::kernel_rows()[i];
                 CHECK((kernels[i].function != nullptr) == lidx::runs_on(kernel, row.capability));
@@ -124,6 +134,7 @@ TEST_CASE("module: what the driver refuses is LIDX_ERR_MODULE, and nothing stays
         {FakeCall::k_cuModuleLoadData, 1, "fatbin of generic_score on compute capability 10.0: cuModuleLoadData"},
         {FakeCall::k_cuModuleGetFunction, 0, "cuModuleGetFunction of sm100_score_h64"},
         {FakeCall::k_cuModuleGetFunction, 3, "cuModuleGetFunction of generic_score"},
+        {FakeCall::k_cuModuleGetFunction, 5, "cuModuleGetFunction of cache_store_pages"},
         {FakeCall::k_cuFuncGetAttribute, 1, "cuFuncGetAttribute NUM_REGS of sm100_score_h32"},
         {FakeCall::k_cuFuncSetAttribute, 2, "cuFuncSetAttribute MAX_DYNAMIC_SHARED_SIZE_BYTES"},
     };

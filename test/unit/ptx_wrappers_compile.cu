@@ -53,6 +53,10 @@ extern "C" __global__ void wrappers_memory(const uint8_t* in, float* out, uint32
     st_global_u32(words, ld_shared_u32(address + 4) + static_cast<uint32_t>(ld_global_nc_s32(in + 32)));
     st_global_u16(words + 2, ld_global_nc_u16(in + 48));
     st_global_u32(words + 1, static_cast<uint32_t>(a.bits ^ b.bits));
+    uint32_t low, high;
+    ld_global_nc_v2_u32(low, high, in + 40);
+    st_global_v4_u32(words + 4, {low, high, ld_global_nc_u32(in + 48), ld_global_nc_u16(in + 52)});
+    st_global_u16(words + 8, static_cast<uint16_t>(ld_global_nc_s64(in + 56)));
 }
 
 extern "C" __global__ void wrappers_math(float* x) {
@@ -61,6 +65,7 @@ extern "C" __global__ void wrappers_math(float* x) {
     x[2] = mul_rn_f32(x[1], x[2]);
     x[3] = max_nan_f32(x[2], x[3]);
     x[4] = abs_f32(x[4]);
+    x[7] = div_rn_f32(x[3], cvt_f32_f16(cvt_rn_bf16_f32(x[4])));
     const F32x2 pair = mov_b64(x[0], x[1]);
     const F32x2 result = fma_rn_f32x2(pair, add_rn_f32x2(pair, mov_b64(x[2], x[3])), mul_rn_f32x2(pair, pair));
     mov_b64(x[5], x[6], result);
