@@ -63,8 +63,8 @@ uint32_t quantise_bits(uint32_t flags) {
 
 // kVector where every source vector begins on a multiple of what a lane reads.
 uint32_t vector_bit(const void* base, int64_t stride_bytes, int64_t other_stride_bytes, int32_t depth,
-                    int64_t element_bytes) {
-    const int64_t lane_bytes = depth / 32 * element_bytes;
+                    int64_t item_bytes) {
+    const int64_t lane_bytes = depth / 32 * item_bytes;
     const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(base) % 16);
     const bool aligned =
         address % lane_bytes == 0 && stride_bytes % lane_bytes == 0 && other_stride_bytes % lane_bytes == 0;
@@ -280,7 +280,8 @@ void enqueue_query(const lidx_context& context, const lidx_query_args& args, CUs
     params.factor = args.factor != 0 ? args.factor
                                      : static_cast<float>(1 / std::sqrt(static_cast<double>(args.heads) * args.depth));
     params.quantise = quantise_bits(args.flags) | vector_bit(args.q, params.q_row_stride_bytes,
-                                                             params.q_head_stride_bytes, args.depth, element_bytes(args.q_type));
+                                                             params.q_head_stride_bytes, args.depth,
+                                                             element_bytes(args.q_type));
     launch_cache(context, CacheKernel::k_cache_query, int64_t{args.rows} * args.heads, cache::kWarps, params, stream);
 }
 

@@ -21,25 +21,25 @@ inline constexpr int kPerLane = kDepth / 32;
 
 __device__ __forceinline__ float bf16_value(uint32_t low_half) { return __uint_as_float(low_half << 16); }
 
-__device__ __forceinline__ float half_value(uint32_t low_half, FloatType element) {
-    return element == FloatType::kBf16 ? bf16_value(low_half & 0xffff) : ptx::cvt_f32_f16(static_cast<uint16_t>(low_half));
+__device__ __forceinline__ float half_value(uint32_t low_half, FloatType type) {
+    return type == FloatType::kBf16 ? bf16_value(low_half & 0xffff) : ptx::cvt_f32_f16(static_cast<uint16_t>(low_half));
 }
 
 // One element anywhere.
-__device__ __forceinline__ float load_element(const uint8_t* at, FloatType element) {
-    return element == FloatType::kFp32 ? ptx::ld_global_nc_f32(at) : half_value(ptx::ld_global_nc_u16(at), element);
+__device__ __forceinline__ float load_element(const uint8_t* at, FloatType type) {
+    return type == FloatType::kFp32 ? ptx::ld_global_nc_f32(at) : half_value(ptx::ld_global_nc_u16(at), type);
 }
 
 // The lane's elements of the vector at `from`. vector: one load, of 16, 8 or 4 bytes.
 template <int kDepth>
-__device__ __forceinline__ void load_vector(const uint8_t* from, FloatType element, bool vector, uint32_t lane,
+__device__ __forceinline__ void load_vector(const uint8_t* from, FloatType type, bool vector, uint32_t lane,
                                             float (&x)[kPerLane<kDepth>]) {
     constexpr int kCount = kPerLane<kDepth>;
-    const uint8_t* at = from + lane * kCount * element_bytes(element);
+    const uint8_t* at = from + lane * kCount * element_bytes(type);
     if (!vector) {
 #pragma unroll
-        for (int i = 0; i < kCount; ++i) x[i] = load_element(at + i * element_bytes(element), element);
-    } else if (element == FloatType::kFp32) {
+        for (int i = 0; i < kCount; ++i) x[i] = load_element(at + i * element_bytes(type), type);
+    } else if (type == FloatType::kFp32) {
         uint32_t words[4];
         if constexpr (kCount == 4) {
             const ptx::U32x4 four = ptx::ld_global_nc_v4_u32(at);
@@ -56,7 +56,7 @@ __device__ __forceinline__ void load_vector(const uint8_t* from, FloatType eleme
         else
             words[0] = ptx::ld_global_nc_u32(at);
 #pragma unroll
-        for (int i = 0; i < kCount; ++i) x[i] = half_value(words[i / 2] >> (i % 2 * 16), element);
+        for (int i = 0; i < kCount; ++i) x[i] = half_value(words[i / 2] >> (i % 2 * 16), type);
     }
 }
 
@@ -140,10 +140,10 @@ __device__ __forceinline__ void store_codes(uint8_t* to, uint32_t lane, uint32_t
 
 // The whole warp: reads and quantises one vector. Returns the scale; codes are the lane's.
 template <int kDepth>
-__device__ __forceinline__ float quantise_vector(const uint8_t* from, FloatType element, uint32_t bits, uint32_t lane,
+__device__ __forceinline__ float quantise_vector(const uint8_t* from, FloatType type, uint32_t bits, uint32_t lane,
                                                  uint32_t& codes) {
     float x[kPerLane<kDepth>];
-    load_vector<kDepth>(from, element, (bits & kVector) != 0, lane, x);
+    load_vector<kDepth>(from, type, (bits & kVector) != 0, lane, x);
     if ((bits & kRotate) != 0) rotate<kDepth>(x, lane);
     const float scale = scale_of<kDepth>(x, (bits & kPow2Scale) != 0);
     codes = encode_vector<kDepth>(x, scale);

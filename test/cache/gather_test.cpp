@@ -44,12 +44,14 @@ void run_gather(const GatherCase& c) {
                                          : static_cast<int32_t>(rng.below(table_width * c.page_size + 1)));
     }
     const int64_t out_stride = c.depth + c.out_gap;
-    std::vector<uint8_t> out(static_cast<size_t>(c.max_rows * out_stride)), out_scale(static_cast<size_t>(c.max_rows) * 4);
+    std::vector<uint8_t> out(static_cast<size_t>(c.max_rows * out_stride));
+    std::vector<uint8_t> out_scale(static_cast<size_t>(c.max_rows) * 4);
     for (uint8_t& byte : out) byte = static_cast<uint8_t>(rng.next());
     for (uint8_t& byte : out_scale) byte = static_cast<uint8_t>(rng.next());
 
     const Machine& m = machine();
-    GuardedBuffer d_k(m, "k", k.data(), k.size(), 16, true), d_k_scale(m, "k_scale", k_scale.data(), k_scale.size(), 4, true);
+    GuardedBuffer d_k(m, "k", k.data(), k.size(), 16, true);
+    GuardedBuffer d_k_scale(m, "k_scale", k_scale.data(), k_scale.size(), 4, true);
     GuardedBuffer d_table(m, "block_table", table.data(), table.size() * 4, 4, true);
     GuardedBuffer d_cu(m, "cu_seqlens_k", c.cu.data(), c.cu.size() * 4, 4, true);
     GuardedBuffer d_begin(m, "key_begin", begin.data(), begin.size() * 4, 4, true);
@@ -115,7 +117,8 @@ void run_gather(const GatherCase& c) {
         CHECK(std::memcmp(d_out.payload(), out.data(), out.size()) == 0);
         CHECK(std::memcmp(d_out_scale.payload(), out_scale.data(), out_scale.size()) == 0);
     }
-    for (GuardedBuffer* input : {&d_k, &d_k_scale, &d_table, &d_cu, &d_begin, &d_lens}) CHECK(input->damage(true) == "");
+    for (GuardedBuffer* input : {&d_k, &d_k_scale, &d_table, &d_cu, &d_begin, &d_lens})
+        CHECK(input->damage(true) == "");
     CHECK(d_workspace.damage(false) == "");
     uint32_t after[4];
     std::memcpy(after, d_workspace.payload(), 16);

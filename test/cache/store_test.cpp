@@ -183,8 +183,8 @@ TEST_CASE("store: every type, depth, option and layout") {
                     const int32_t page_sizes[] = {64, 16, 7, 1};
                     const int gaps[] = {0, 4, 1, 128};
                     const bool split = (seed & 1) != 0, bytes = (seed & 2) != 0, odd = (seed & 4) != 0;
-                    // Page sizes whose scales begin at a multiple of 4 whatever the depth.
-                    run_store({type, depth, page_sizes[seed % 4], rotate, pow2, split, bytes, gaps[(seed + seed / 4) % 4],
+                    run_store({type, depth, page_sizes[seed % 4], rotate, pow2, split, bytes,
+                               gaps[(seed + seed / 4) % 4],
                                odd ? static_cast<int>(element_bytes(type)) : 16, (seed & 8) != 0 ? 16 : 0, seed},
                               seed % 3 != 0, seed % 5 != 0);
                     ++seed;
@@ -273,7 +273,8 @@ TEST_CASE("store: pages whose byte offset passes 2^31, and 2^32") {
         CHECK(std::memcmp(d_scales.payload() + row * 4, &scale, 4) == 0);
         // In the pool itself, at the offset computed here.
         const auto at = static_cast<CUdeviceptr>(pages[row] * kPageBytes);
-        m.expect(m.driver.cuMemcpyDtoH(seen, base + at + static_cast<CUdeviceptr>(63 - row) * 128, 128), "cuMemcpyDtoH");
+        m.expect(m.driver.cuMemcpyDtoH(seen, base + at + static_cast<CUdeviceptr>(63 - row) * 128, 128),
+                 "cuMemcpyDtoH");
         CHECK(std::memcmp(seen, expected, 128) == 0);
         m.expect(m.driver.cuMemcpyDtoH(seen, base + at + 8192 + static_cast<CUdeviceptr>(63 - row) * 4, 4),
                  "cuMemcpyDtoH");

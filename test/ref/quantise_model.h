@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the cache kernels must store, bit for bit, in scalar code written from docs/cache.md: fp32, round to nearest even,
-// subnormals kept. NaN scales are 0x7fffffff and NaN codes 0x7f.
+// What the cache kernels must store, bit for bit, in scalar code written from docs/cache.md: fp32, round to nearest
+// even, subnormals kept. NaN scales are 0x7fffffff and NaN codes 0x7f.
 #pragma once
 #include <bit>
 #include <cmath>
