@@ -68,6 +68,7 @@ lidx_status lidx_get_kernel_info(lidx_context* ctx, int32_t index, lidx_kernel_i
         info->arithmetic = row.arithmetic;
         info->heads = row.heads;
         info->depth = row.depth;
+        info->depth_step = row.depth_step;
         info->tile_keys = row.tile_keys;
         info->tile_tokens = row.tile_tokens;
         info->threads = row.threads;

@@ -3,6 +3,7 @@
 
 #include <climits>
 #include <cstring>
+#include <set>
 
 #include "kernel/generic_score_layout.h"
 #include "kernel/sm100_score_layout.h"
@@ -26,7 +27,8 @@ namespace {
         .operands = Operands::kTensorMaps,                                                       \
         .heads = heads_,                                                                         \
         .depth = depth_,                                                                         \
-        .any_page_size = false,                                                                  \
+        .depth_step = sm100_score::kDepthStep,                                                   \
+        .pages = Pages::kMultiplesOf16,                                                          \
         .features = 0,                                                                           \
         .pdl = false,                                                                            \
         .weight_alignment_bytes = 0,                                                             \
@@ -53,7 +55,8 @@ namespace {
         .operands = Operands::kTensorMaps,                       \
         .heads = heads_,                                         \
         .depth = depth_,                                         \
-        .any_page_size = false,                                  \
+        .depth_step = depth_,                                    \
+        .pages = Pages::kPowers,                                 \
         .features = 0,                                           \
         .pdl = false,                                            \
         .weight_alignment_bytes = 16,                            \
@@ -78,8 +81,9 @@ namespace {
         .capability_text = "8.0 or later",                         \
         .operands = Operands::kPointers,                           \
         .heads = heads_,                                           \
-        .depth = depth_,                                           \
-        .any_page_size = true,                                     \
+        .depth = kMaxDepth,                                        \
+        .depth_step = generic_score::kDepthStep,                   \
+        .pages = Pages::kAny,                                      \
         .features = kAllFeatures,                                  \
         .pdl = false,                                              \
         .weight_alignment_bytes = 0,                               \
@@ -105,35 +109,53 @@ static_assert(sizeof(kRows) == kKernelCount * sizeof(KernelRow), "kernel_table.h
 
 std::span<const KernelRow, kKernelCount> kernel_rows() { return kRows; }
 
+std::string heads_text(const char* source) {
+    std::set<int> heads;
+    for (const KernelRow& row : kRows)
+        if (std::strcmp(row.source, source) == 0) heads.insert(row.heads);
+    if (heads.count(0) != 0) return "heads 1 to " + std::to_string(kMaxHeads);
+    std::string text;
+    for (const int h : heads) text += (text.empty() ? "heads " : ", ") + std::to_string(h);
+    return text;
+}
+
+std::string depth_text(const KernelRow& row) {
+    const std::string largest = std::to_string(row.depth);
+    if (row.depth_step == row.depth) return "depth " + largest;
+    return "depth a multiple of " + std::to_string(row.depth_step) + " up to " + largest;
+}
+
+std::string pages_text(const KernelRow& row) {
+    if (row.pages == Pages::kAny) return "any page size";
+    return row.pages == Pages::kPowers ? "page size 16, 32, 64, 128, 256 or contiguous"
+                                       : "page size a multiple of 16 or contiguous";
+}
+
 std::string kernel_summaries() {
     std::string text;
-    bool pages_said = false;
     for (size_t i = 0; i < kKernelCount; ++i) {
         const KernelRow& row = kRows[i];
-        const bool new_source = i > 0 && std::strcmp(kRows[i - 1].source, row.source) != 0;
-        const bool last = i + 1 == kKernelCount || std::strcmp(kRows[i + 1].source, row.source) != 0;
-        const std::string heads = row.heads != 0 ? std::to_string(row.heads) : "1 to " + std::to_string(kMaxHeads);
-        const std::string depth = row.depth != 0 ? std::to_string(row.depth)
-                                                 : "a multiple of " + std::to_string(generic_score::kDepthStep) +
-                                                       " up to " + std::to_string(kMaxDepth);
-        if (i > 0) text += new_source ? "; " : ", ";
-        // A support reason has 512 bytes: what holds for the row before is not said again.
-        const bool same_depth = i > 0 && !new_source && kRows[i - 1].depth == row.depth;
-        text += std::string(row.symbol) + " (heads " + heads + (same_depth ? "" : ", depth " + depth) + ")";
-        if (last)
-            text += std::string(": ") +
-                    (row.any_page_size ? "any page size"
-                     : pages_said      ? "the same pages"
-                                       : "page size 16, 32, 64, 128, 256 or contiguous") +
-                    ", compute capability " + row.capability_text;
-        pages_said = pages_said || (last && !row.any_page_size);
+        if (i > 0 && std::strcmp(kRows[i - 1].source, row.source) == 0) continue;
+        text += std::string(text.empty() ? "" : "; ") + row.source + " (" + heads_text(row.source) + ", " +
+                depth_text(row) + ", " + pages_text(row) + ", compute capability " + row.capability_text + ")";
     }
     return text;
 }
 
 std::string kernel_symbols() {
     std::string text;
-    for (const KernelRow& row : kRows) text += (text.empty() ? "" : ", ") + std::string(row.symbol);
+    for (size_t i = 0; i < kKernelCount; ++i) {
+        const size_t stem = std::strlen(kRows[i].source);
+        const bool first = i == 0 || std::strcmp(kRows[i - 1].source, kRows[i].source) != 0;
+        const bool last = i + 1 == kKernelCount || std::strcmp(kRows[i + 1].source, kRows[i].source) != 0;
+        text += text.empty() ? "" : ", ";
+        if (first && last) {
+            text += kRows[i].symbol;
+            continue;
+        }
+        // Every symbol is its source's name, an underscore and what tells it from the others.
+        text += (first ? std::string(kRows[i].source) + "_{" : "") + (kRows[i].symbol + stem + 1) + (last ? "}" : "");
+    }
     return text;
 }
 

@@ -15,6 +15,8 @@ namespace lidx {
 // What the grid is: a CTA per request, key tile and slice of token tiles (kernel/schedule.h), or persistent CTAs that
 // share the work among themselves (kernel/sm90_schedule.h).
 enum class Schedule { kTiles, kPersistent };
+// Contiguous keys are served in any case. Powers: 16, 32, 64, 128 and 256.
+enum class Pages { kAny, kMultiplesOf16, kPowers };
 enum class Operands { kPointers, kTensorMaps };  // kernel parameters (ScoreParams) or (k_map, q_map, ScoreParams)
 
 // What a description may ask for beyond the plain case; a kernel serves what its row names.
@@ -39,8 +41,9 @@ struct KernelRow {
     const char* capability_text;
     Operands operands;
     int heads;           // 0: 1 .. kMaxHeads
-    int depth;           // 0: multiples of 16 up to kMaxDepth
-    bool any_page_size;  // false: 16, 32, 64, 128, 256 and contiguous
+    int depth;           // the largest
+    int depth_step;      // multiples of it up to depth
+    Pages pages;
     uint32_t features;   // Feature
     bool pdl;            // waits for the kernel before it (griddepcontrol): LIDX_FLAG_PDL becomes a launch attribute
     uint32_t weight_alignment_bytes;  // of q_scale; 0: its type's
@@ -82,9 +85,14 @@ constexpr bool runs_on(const KernelRow& row, int compute_capability) {
     return compute_capability >= row.capability_min && compute_capability <= row.capability_max;
 }
 
-// What exists: "sm100_score_h64 (heads 64, depth 128), ...: page size 16, 32, ..., compute capability 10.x;
-// generic_score ..."
+// A source's kernels, the rows of one architecture, together serve: "heads 4, 8, ...", "depth a multiple of 64 up to
+// 128", "page size a multiple of 16 or contiguous".
+std::string heads_text(const char* source);
+std::string depth_text(const KernelRow& row);
+std::string pages_text(const KernelRow& row);
+// What exists: "sm100_score (heads ..., depth ..., page size ..., compute capability 10.x); ...; generic_score (...)"
 std::string kernel_summaries();
+// "sm100_score_{h64, h64_t1, ...}, ..., generic_score"
 std::string kernel_symbols();
 
 // 103 -> "10.3"

@@ -5,13 +5,14 @@
 #include <string>
 
 #include "host/status.h"
+#include "kernel/schedule.h"
 
 namespace lidx {
 
 namespace {
 
-// Codes travel as bytes; the 128-byte rows are swizzled over 1024-byte groups of eight, as the MMA's shared-memory
-// descriptors expect them. Whatever lies beyond the tensor arrives as zeros and still counts as bytes transferred.
+// Codes travel as bytes; rows of 128 (64) bytes are swizzled over 1024-byte (512-byte) groups of eight, as the shared
+// memory descriptors of the MMA expect them. Whatever lies beyond the tensor arrives as zeros and still counts as bytes transferred.
 template <int kRank>
 CUtensorMap encode(const Driver& driver, const char* what, const void* base, const cuuint64_t (&dims)[kRank],
                    const cuuint64_t (&strides_bytes)[kRank - 1], const cuuint32_t (&box)[kRank]) {
@@ -20,8 +21,8 @@ CUtensorMap encode(const Driver& driver, const char* what, const void* base, con
     CUtensorMap map;
     const CUresult result = driver.cuTensorMapEncodeTiled(
         &map, CU_TENSOR_MAP_DATA_TYPE_UINT8, kRank, const_cast<void*>(base), dims, strides_bytes, box, element_strides,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        CU_TENSOR_MAP_INTERLEAVE_NONE, box[0] == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS) {
         std::string text = std::string("cuTensorMapEncodeTiled of ") + what + ", dims";
         for (const cuuint64_t dim : dims) text += " " + std::to_string(dim);
@@ -39,7 +40,8 @@ CUtensorMap encode(const Driver& driver, const char* what, const void* base, con
 CUtensorMap encode_k_map(const Driver& driver, const lidx_plan& plan, const void* k_base) {
     const auto depth = static_cast<cuuint64_t>(plan.params.depth);
     const auto slots = static_cast<cuuint64_t>(plan.params.page_size);
-    const auto box_slots = static_cast<cuuint32_t>(std::min(plan.params.page_size, plan.kernel->tile_keys));
+    const auto box_slots =
+        static_cast<cuuint32_t>(k_box_slots(!plan.contiguous, plan.params.page_size, plan.kernel->tile_keys));
     return encode<3>(driver, "k", k_base, {depth, slots, static_cast<cuuint64_t>(plan.params.num_pages)},
                      {depth, static_cast<cuuint64_t>(plan.params.k_page_stride)},
                      {static_cast<cuuint32_t>(depth), box_slots, 1});

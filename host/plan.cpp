@@ -105,24 +105,47 @@ void require_weight_stride(const char* field, int64_t stride, int32_t type, cons
     require_span("max_rows", desc.max_rows, field, stride, float_bytes(type));
 }
 
+bool pages_fit(Pages pages, int64_t page_size) {
+    if (pages == Pages::kAny) return true;
+    return page_size % 16 == 0 && (pages == Pages::kMultiplesOf16 || (page_size <= 256 && 256 % page_size == 0));
+}
+
+std::string capability_obstacle(const KernelRow& row, const DeviceLimits& device) {
+    if (runs_on(row, device.compute_capability)) return "";
+    return std::string("needs compute capability ") + row.capability_text + ", the device has " +
+           capability_string(device.compute_capability);
+}
+
+bool heads_fit(const KernelRow& row, int32_t heads) {
+    return row.heads != 0 ? heads == row.heads : generic_score::heads_fit(heads);
+}
+
 // Why a kernel does not serve a description on a device; empty if it does.
 std::string obstacle(const KernelRow& row, const lidx_score_desc& desc, const DeviceLimits& device) {
-    if (!runs_on(row, device.compute_capability))
-        return std::string("needs compute capability ") + row.capability_text + ", the device has " +
-               capability_string(device.compute_capability);
-    if (row.heads != 0 ? desc.heads != row.heads : !generic_score::heads_fit(desc.heads))
-        return "needs heads " + (row.heads != 0 ? std::to_string(row.heads) : "1 to " + std::to_string(kMaxHeads));
-    if (row.depth != 0 ? desc.depth != row.depth : !generic_score::depth_fits(desc.depth))
-        return "needs depth " +
-               (row.depth != 0 ? std::to_string(row.depth) : "a multiple of 16 up to " + std::to_string(kMaxDepth));
-    if (!row.any_page_size && !is_contiguous(desc) && !sm100_score::page_size_fits(desc.page_size))
-        return "needs page size 16, 32, 64, 128, 256 or contiguous";
+    const std::string capability = capability_obstacle(row, device);
+    if (!capability.empty()) return capability;
+    if (!heads_fit(row, desc.heads))
+        return "needs " + (row.heads != 0 ? "heads " + std::to_string(row.heads) : heads_text(row.source));
+    if (desc.depth > row.depth || desc.depth % row.depth_step != 0) return "needs " + depth_text(row);
+    if (!is_contiguous(desc) && !pages_fit(row.pages, desc.page_size)) return "needs " + pages_text(row);
     for (const Wish& wish : kWishes)
         if ((row.features & wish.feature) == 0 && wish.wanted(desc)) return std::string("does not serve ") + wish.text;
     // Coordinates of a tensor map are 32-bit signed.
     if (row.operands == Operands::kTensorMaps && int64_t{desc.max_rows} * desc.heads > kMaxInt32)
         return "needs max_rows * heads up to " + std::to_string(kMaxInt32);
     return "";
+}
+
+// Why none of a source's kernels does: what those for these heads lack, or that there is none for them.
+std::string source_obstacle(const char* source, const lidx_score_desc& desc, const DeviceLimits& device) {
+    std::string text;
+    for (const KernelRow& row : kernel_rows()) {
+        if (std::strcmp(row.source, source) != 0) continue;
+        if (heads_fit(row, desc.heads)) return obstacle(row, desc, device);
+        text = capability_obstacle(row, device);
+        if (text.empty()) text = "needs " + heads_text(source);
+    }
+    return text;
 }
 
 // No request has more tokens than there are rows.
@@ -219,23 +242,24 @@ Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device) {
             true};
     }
     // The table's order is the order of preference between sources; between the tiles of one source the fewest token
-    // tiles win, then the fewest accumulator columns (3, 6 and 9 tokens: tiles of three), then the table's order.
+    // tiles win, then the fewest accumulator columns (32 heads and 3, 6 or 9 tokens: tiles of three), then the table's
+    // order.
     const KernelRow* best = nullptr;
+    const char* source = "";
     std::string obstacles;
     for (const KernelRow& row : kernel_rows()) {
-        const std::string why = obstacle(row, desc, device);
-        if (!why.empty()) {
-            obstacles += (obstacles.empty() ? "" : "; ") + std::string(row.symbol) + " " + why;
+        const bool new_source = std::strcmp(source, row.source) != 0;
+        if (new_source && best != nullptr) break;
+        source = row.source;
+        if (!obstacle(row, desc, device).empty()) {
+            const std::string why = new_source ? source_obstacle(source, desc, device) : "";
+            if (!why.empty()) obstacles += (obstacles.empty() ? "" : "; ") + std::string(source) + " " + why;
             continue;
         }
-        if (best == nullptr) {
-            best = &row;
-            continue;
-        }
-        if (std::strcmp(best->source, row.source) != 0) continue;
         const int64_t tiles = token_tiles(request_tokens(desc), row.tile_tokens);
-        const int64_t best_tiles = token_tiles(request_tokens(desc), best->tile_tokens);
-        if (tiles < best_tiles || (tiles == best_tiles && columns(row, desc) < columns(*best, desc))) best = &row;
+        const int64_t best_tiles = best != nullptr ? token_tiles(request_tokens(desc), best->tile_tokens) : 0;
+        if (best == nullptr || tiles < best_tiles || (tiles == best_tiles && columns(row, desc) < columns(*best, desc)))
+            best = &row;
     }
     if (best == nullptr)
         return {nullptr, "no kernel serves " + shape_text(desc) + " on compute capability " +

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP8 indexer scores on the fifth-generation tensor core, sm_100f: depth 128, 64 or 32 heads, paged or contiguous K.
+// FP8 indexer scores on the fifth-generation tensor core, sm_100f: 4 to 128 heads, depth 128 or 64, paged or
+// contiguous K.
 //
 //     score[row, key] = k_scale[key] * sum_h relu(q[row, h] . k[key]) * q_scale[row, h]
 //
-// A CTA owns 128 keys of one request and walks over token tiles. S^T = K Q^T: operand A is the K tile [128 keys, 128
-// bytes], loaded once and kept; operand B a token tile [tokens * heads, 128 bytes]: 2 tokens of 64 heads, 4 of 32, or 3
-// of 32. S lies in one Tensor Memory stage, a key per lane, token * heads + head along the columns; so a thread owns a
-// key's whole row, and the sum over the heads never leaves its registers. No split of the depth, no reduction between
-// threads or CTAs.
+// A CTA owns 128 keys of one request and walks over token tiles. S^T = K Q^T: operand A is the K tile [128 keys, depth
+// bytes], loaded once and kept; operand B a token tile [tokens * heads, depth bytes]: as many tokens as fill 128
+// columns, or 96, 64 or 32 where a request has no more (kernel/variants.h). S lies in one Tensor Memory stage, a key
+// per lane, token * heads + head along the columns; so a thread owns a key's whole row, and the sum over the heads never
+// leaves its registers. No split of the depth, no reduction between threads or CTAs.
 //
-// Arithmetic. Four tcgen05.mma of K = 32, depth ascending, the first without accumulator input (fp8 products in the
-// tensor core's fixed window). Then fp32, round to nearest even, subnormals kept, the same for every tile variant, page
-// size, layout, batch and slice:
-//     r[h] = relu(S[h]): max.NaN(x, +0), or (x + |x|) * 0.5 in pairs 0, 4, 8, ... of heads; the same bits, NaN included
+// Arithmetic. depth / 32 tcgen05.mma of K = 32, depth ascending, the first without accumulator input (fp8 products in
+// the tensor core's fixed window). Then fp32, round to nearest even, subnormals kept, the same for every tile variant,
+// page size, layout, batch and slice:
+//     r[h] = relu(S[h]): max.NaN(x, +0), or (x + |x|) * 0.5 in column pairs 0, 4, 8, ...; the same bits, NaN included
 //     even = fma(q_scale[h], r[h], even)    h = 0, 2, 4, ...    even and odd start at +0
 //     odd  = fma(q_scale[h], r[h], odd)     h = 1, 3, 5, ...
 //     score = k_scale * (even + odd)
@@ -121,13 +122,13 @@ __device__ __forceinline__ KeyPlace find_key(const ScoreParams& p, int32_t reque
 template <class T>
 __device__ __forceinline__ void load_k_tile(const ScoreParams& p, const ptx::TensorMap* k_map, const Work& work,
                                             const Thread& self, typename T::SharedLayout& shared) {
-    const int32_t box_slots = k_box_slots(p.page_size);
+    const int32_t box_slots = k_box_slots(p.block_table, p.page_size, kTileKeys);
     const int32_t boxes = p.block_table ? kTileKeys / box_slots : 1;
     const int32_t key = work.key_begin + static_cast<int32_t>(self.lane) * box_slots;
     KeyPlace place{kDeadPage, 0};
     if (static_cast<int32_t>(self.lane) < boxes && key < work.key_end) place = find_key(p, work.request, key);
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.k_full);
-    const auto box_bytes = static_cast<uint32_t>(box_slots * kDepth);
+    const auto box_bytes = static_cast<uint32_t>(box_slots * p.depth);
     if (self.issuer()) ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(boxes) * box_bytes);
 #pragma unroll 1
     for (int32_t box = 0; box < boxes; ++box) {
@@ -146,26 +147,31 @@ __device__ __forceinline__ ptx::SharedAddr q_buffer(int32_t n, typename T::Share
 
 // Issuer. Rows of another request or beyond the last row come along (or as zeros) and are not stored.
 template <class T>
-__device__ __forceinline__ void load_q_tile(const ptx::TensorMap* q_map, const Work& work, int32_t n,
-                                            typename T::SharedLayout& shared) {
+__device__ __forceinline__ void load_q_tile(const ScoreParams& p, const ptx::TensorMap* q_map, const Work& work,
+                                            int32_t n, typename T::SharedLayout& shared) {
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.q_full[n & 1]);
-    ptx::mbarrier_arrive_expect_tx(full, T::kQBytes);
+    ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(T::kColumns * p.depth));
     ptx::cp_async_bulk_tensor_2d(q_buffer<T>(n, shared), q_map, 0, (work.row + n * T::kTokens) * T::kHeads, full);
 }
 
-// Issuer. S = K Q^T of tile n as soon as its operands are there.
+// Issuer. S = K Q^T of tile n as soon as its operands are there. Depth 64: two steps instead of four, over rows of 64
+// bytes.
 template <class T>
-__device__ __forceinline__ void multiply(ptx::TmemAddr s, int32_t n, typename T::SharedLayout& shared) {
+__device__ __forceinline__ void multiply(const ScoreParams& p, ptx::TmemAddr s, int32_t n,
+                                         typename T::SharedLayout& shared) {
     constexpr uint32_t kInstr = instr_descriptor({.m = kTileKeys, .n = T::kColumns});
     static_assert(mma_shape_fits(kTileKeys, T::kColumns));
     wait(ptx::cvta_to_shared(&shared.q_full[n & 1]), {static_cast<uint32_t>(n >> 1) & 1});
     ptx::tcgen05_fence_after_thread_sync();
-    const uint64_t k = smem_descriptor_k_major_128b(ptx::cvta_to_shared(shared.k).value);
-    const uint64_t q = smem_descriptor_k_major_128b(q_buffer<T>(n, shared).value);
+    const bool whole = p.depth == kDepth;
+    const uint64_t layout = whole ? smem_descriptor_k_major_128b(0) : smem_descriptor_k_major_64b(0);
+    const uint64_t k = layout | smem_descriptor_address(ptx::cvta_to_shared(shared.k).value);
+    const uint64_t q = layout | smem_descriptor_address(q_buffer<T>(n, shared).value);
 #pragma unroll
     for (int step = 0; step < kDepth / kMmaK; ++step)
-        ptx::tcgen05_mma_kind_f8f6f4(s, smem_descriptor_advance(k, step * kMmaK),
-                                     smem_descriptor_advance(q, step * kMmaK), kInstr, step > 0);
+        if (step < kDepthStep / kMmaK || whole)
+            ptx::tcgen05_mma_kind_f8f6f4(s, smem_descriptor_advance(k, step * kMmaK),
+                                         smem_descriptor_advance(q, step * kMmaK), kInstr, step > 0);
     ptx::tcgen05_commit_mbarrier_arrive_one(ptx::cvta_to_shared(&shared.s_full));
 }
 
@@ -194,8 +200,8 @@ __device__ __forceinline__ void drain(ptx::TmemAddr s, float (&row)[T::kColumns 
     ptx::tcgen05_wait_ld();
 }
 
-// relu of a pair of heads. A quarter of the pairs goes through the FMA pipe, the rest through the ALU: 192 clocks each
-// per 128 x 128 tile. All on the ALU would take 256 there, half and half 256 on the FMA pipe.
+// relu of a pair of columns. A quarter of the pairs goes through the FMA pipe, the rest through the ALU: 192 clocks
+// each per 128 x 128 tile. All on the ALU would take 256 there, half and half 256 on the FMA pipe.
 __device__ __forceinline__ ptx::F32x2 relu(int pair, float a, float b) {
     if (pair % 4 != 0) return ptx::mov_b64(ptx::max_nan_f32(a, 0.0f), ptx::max_nan_f32(b, 0.0f));
     const ptx::F32x2 magnitude = ptx::mov_b64(ptx::abs_f32(a), ptx::abs_f32(b));
@@ -218,8 +224,8 @@ __device__ __forceinline__ void reduce(const float (&row)[T::kColumns / 32][32],
             const float* x = &row[column / 32][column % 32];
             ptx::F32x2 w01, w23;
             ptx::ld_shared_v2_b64(w01, w23, scale + column * sizeof(float));
-            total[token] = ptx::fma_rn_f32x2(w01, relu(head / 2, x[0], x[1]), total[token]);
-            total[token] = ptx::fma_rn_f32x2(w23, relu(head / 2 + 1, x[2], x[3]), total[token]);
+            total[token] = ptx::fma_rn_f32x2(w01, relu(column / 2, x[0], x[1]), total[token]);
+            total[token] = ptx::fma_rn_f32x2(w23, relu(column / 2 + 1, x[2], x[3]), total[token]);
         }
     }
 #pragma unroll
@@ -242,8 +248,8 @@ __device__ __forceinline__ void start_loads(const ScoreParams& p, const ptx::Ten
         ptx::mbarrier_init(ptx::cvta_to_shared(&shared.s_full), 1);
         ptx::fence_mbarrier_init_release_cluster();
         ptx::fence_proxy_async_shared_cta();   // TMA completes on them through the async proxy
-        load_q_tile<T>(q_map, work, 0, shared);
-        if (work.tiles > 1) load_q_tile<T>(q_map, work, 1, shared);
+        load_q_tile<T>(p, q_map, work, 0, shared);
+        if (work.tiles > 1) load_q_tile<T>(p, q_map, work, 1, shared);
     }
     ptx::bar_warp_sync(ptx::kFullMask);
     load_k_tile<T>(p, k_map, work, self, shared);
@@ -300,7 +306,7 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
     const ptx::TmemAddr s{ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.tmem_base)) + kTmemColumnS};
     if (self.issuer()) {
         wait(ptx::cvta_to_shared(&shared.k_full), {0});
-        multiply<T>(s, 0, shared);
+        multiply<T>(p, s, 0, shared);
     }
 
     float* to = static_cast<float*>(p.scores) + int64_t{work.row} * p.score_stride + own.key;
@@ -308,11 +314,11 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
         const float next_q_scale = load_q_scale<T>(p, work, n + 1, index);
         wait(ptx::cvta_to_shared(&shared.s_full), {static_cast<uint32_t>(n) & 1});
         ptx::tcgen05_fence_after_thread_sync();
-        if (n + 2 < work.tiles && self.issuer()) load_q_tile<T>(&q_map, work, n + 2, shared);
+        if (n + 2 < work.tiles && self.issuer()) load_q_tile<T>(p, &q_map, work, n + 2, shared);
         float row[T::kColumns / 32][32];
         drain<T>(s.lane(self.warp * 32), row);
         meet();   // S may be overwritten; q_scale n is in place, q_scale n - 1 has been read
-        if (n + 1 < work.tiles && self.issuer()) multiply<T>(s, n + 1, shared);
+        if (n + 1 < work.tiles && self.issuer()) multiply<T>(p, s, n + 1, shared);
         float sum[T::kTokens];
         reduce<T>(row, n, shared, sum);
         store_tile<T>(to, p.score_stride, work.tokens - n * T::kTokens, own, sum);

@@ -9,21 +9,16 @@
 
 namespace lidx::sm100_score {
 
-inline constexpr int kDepth = 128;                  // bytes of a row of K or Q: one 128-byte swizzle span
+inline constexpr int kDepth = 128;                  // most bytes of a row of K or Q; depth 64 uses half of each tile
+inline constexpr int kDepthStep = 64;               // depth 64 or 128: a row is one span of the swizzle of that width
 inline constexpr int kThreads = 128;                // four warps; warp w drains TMEM lanes 32w .. 32w + 31
 inline constexpr int kSwizzleAtomBytes = 1024;      // eight rows of 128 bytes; operand tiles begin on such a boundary
 inline constexpr int kMmaK = 32;                    // depth of one tcgen05.mma kind::f8f6f4
 
-// ---- tensor maps (cuTensorMapEncodeTiled), both UINT8, SWIZZLE_128B, no interleave, element strides 1, zero fill
-// K: dims {128, page_size, num_pages}, strides {128, k_page_stride}, box {kDepth, k_box_slots(page_size), 1}
-// Q: dims {128, rows * heads},         strides {128},                box {kDepth, tile_tokens * heads}
-LIDX_HOST_DEVICE constexpr int k_box_slots(int64_t page_size) {
-    return page_size < kTileKeys ? static_cast<int>(page_size) : kTileKeys;
-}
-// Paged caches need pages of these sizes: a tile is then a whole number of boxes.
-constexpr bool page_size_fits(int64_t page_size) {
-    return page_size == 16 || page_size == 32 || page_size == 64 || page_size == 128 || page_size == 256;
-}
+// ---- tensor maps (cuTensorMapEncodeTiled), both UINT8, SWIZZLE_128B (depth 64: SWIZZLE_64B), no interleave, element
+// strides 1, zero fill
+// K: dims {depth, page_size, num_pages}, strides {depth, k_page_stride}, box {depth, k_box_slots(...), 1}
+// Q: dims {depth, rows * heads},         strides {depth},                box {depth, tile_tokens * heads}
 // The row coordinate of the Q map is a signed 32-bit number.
 constexpr bool rows_fit(int64_t rows, int64_t heads) { return rows >= 0 && rows * heads <= INT32_MAX; }
 // The page coordinate of a box that must not be read (beyond the length, or an illegal page id): out of bounds, so it
@@ -33,8 +28,8 @@ inline constexpr int32_t kDeadPage = -1;
 // ---- shared memory. The second Q buffer is last: a launch with one token tile gets only what lies before it.
 template <int kColumns>
 struct alignas(kSwizzleAtomBytes) Shared {
-    uint8_t k[kTileKeys * kDepth];                  // [128 keys, 128 bytes], 128-byte swizzle; operand A
-    uint8_t q0[kColumns * kDepth];  // [tokens * heads, 128 bytes], 128-byte swizzle; operand B of even tiles
+    uint8_t k[kTileKeys * kDepth];                  // [128 keys, depth bytes], swizzled; operand A
+    uint8_t q0[kColumns * kDepth];                  // [tokens * heads, depth bytes], swizzled; B of even tiles
     alignas(16) float q_scale[2][kColumns];         // [buffer, tokens * heads]
     uint64_t k_full;                                // mbarrier: the K tile has landed (one phase)
     uint64_t q_full[2];                             // mbarrier: a Q tile has landed
@@ -53,7 +48,6 @@ struct Tile {
     using SharedLayout = Shared<kColumns>;
     static constexpr int kSharedBytes = sizeof(SharedLayout);
     static constexpr int kSharedBytesDecode = offsetof(SharedLayout, q1);   // launches with one token tile
-    static constexpr int kQBytes = kColumns * kDepth;               // bytes of a Q tile = its expect_tx
 
     static_assert(kColumns % 32 == 0 && kColumns <= 128,
                   "drained in blocks of 32 columns; one thread stores one q_scale");

@@ -36,13 +36,18 @@ LIDX_HOST_DEVICE constexpr uint64_t smem_descriptor_k_major_128b(uint32_t start_
     return smem_descriptor({.start_bytes = start_bytes, .stride_bytes = 1024, .swizzle = SmemSwizzle::k128Byte});
 }
 
-// The same operand as wgmma.mma_async describes it (PTX ISA 9.7.15.5.1.2.2): no constant in bits 46-48, and the swizzle
-// in bits 62-63, 1 = 128 bytes.
+// The same with 64-byte rows under the 64-byte swizzle: an atom is eight rows, 512 bytes.
+LIDX_HOST_DEVICE constexpr uint64_t smem_descriptor_k_major_64b(uint32_t start_bytes) {
+    return smem_descriptor({.start_bytes = start_bytes, .stride_bytes = 512, .swizzle = SmemSwizzle::k64Byte});
+}
+
+// The 128-byte operand as wgmma.mma_async describes it (PTX ISA 9.7.15.5.1.2.2): no constant in bits 46-48, and the
+// swizzle in bits 62-63, 1 = 128 bytes.
 LIDX_HOST_DEVICE constexpr uint64_t wgmma_descriptor_k_major_128b(uint32_t start_bytes) {
     return smem_descriptor_address(start_bytes) | smem_descriptor_address(1024) << 32 | uint64_t{1} << 62;
 }
 
-// The same operand `bytes` further along its 128-byte rows. The swizzle is a function of the absolute address, so a
+// An operand `bytes` further along its rows. The swizzle is a function of the absolute address, so a
 // step inside the atom is a plain addition to the start address; it cannot carry out of the field inside shared memory.
 LIDX_HOST_DEVICE constexpr uint64_t smem_descriptor_advance(uint64_t descriptor, uint32_t bytes) {
     return descriptor + (bytes >> 4);

@@ -4,11 +4,25 @@
 // A new kernel is one source file, one row here (and its file in kernel/meson.build) and one check.
 #pragma once
 
-// X(symbol, heads, depth, tokens): query tokens per tile; columns of the tile = tokens * heads.
+// X(symbol, heads, depth, tokens): query tokens per tile; columns of the tile = tokens * heads: 128, and fewer where a
+// request has few tokens. depth 128: 64, too (a run-time value).
 #define LIDX_SM100_SCORE_VARIANTS(X)   \
     X(sm100_score_h64, 64, 128, 2)     \
+    X(sm100_score_h64_t1, 64, 128, 1)  \
+    X(sm100_score_h128, 128, 128, 1)   \
     X(sm100_score_h32, 32, 128, 4)     \
-    X(sm100_score_h32_t3, 32, 128, 3)
+    X(sm100_score_h32_t3, 32, 128, 3)  \
+    X(sm100_score_h32_t2, 32, 128, 2)  \
+    X(sm100_score_h32_t1, 32, 128, 1)  \
+    X(sm100_score_h16, 16, 128, 8)     \
+    X(sm100_score_h16_t4, 16, 128, 4)  \
+    X(sm100_score_h16_t2, 16, 128, 2)  \
+    X(sm100_score_h8, 8, 128, 16)      \
+    X(sm100_score_h8_t8, 8, 128, 8)    \
+    X(sm100_score_h8_t4, 8, 128, 4)    \
+    X(sm100_score_h4, 4, 128, 32)      \
+    X(sm100_score_h4_t16, 4, 128, 16)  \
+    X(sm100_score_h4_t8, 4, 128, 8)
 
 // X(symbol, heads, depth, tokens): query tokens per block, shared out among four warpgroups.
 #define LIDX_SM90_SCORE_VARIANTS(X) \

@@ -105,7 +105,8 @@ typedef struct lidx_kernel_info {
     const char *architectures;   /* static, comma separated; for example "sm_100f" */
     int32_t arithmetic;          /* lidx_arithmetic */
     int32_t heads;               /* 0: any number from 1 to 128 */
-    int32_t depth;               /* 0: any multiple of 16 up to 128 */
+    int32_t depth;               /* the largest */
+    int32_t depth_step;          /* multiples of it up to depth are served */
     int32_t tile_keys;           /* keys per tile */
     int32_t tile_tokens;         /* query tokens per tile */
     int32_t threads;             /* per CTA */

@@ -28,19 +28,20 @@ PIN_AT(lidx_device_info, compute_capability, 396);
 PIN_AT(lidx_device_info, multiprocessors, 400);
 PIN_AT(lidx_device_info, driver_version, 404);
 
-PIN(lidx_kernel_info, sizeof(lidx_kernel_info) == 64);
+PIN(lidx_kernel_info, sizeof(lidx_kernel_info) == 72);
 PIN_AT(lidx_kernel_info, symbol, 8);
 PIN_AT(lidx_kernel_info, architectures, 16);
 PIN_AT(lidx_kernel_info, arithmetic, 24);
 PIN_AT(lidx_kernel_info, heads, 28);
 PIN_AT(lidx_kernel_info, depth, 32);
-PIN_AT(lidx_kernel_info, tile_keys, 36);
-PIN_AT(lidx_kernel_info, tile_tokens, 40);
-PIN_AT(lidx_kernel_info, threads, 44);
-PIN_AT(lidx_kernel_info, shared_bytes, 48);
-PIN_AT(lidx_kernel_info, shared_bytes_decode, 52);
-PIN_AT(lidx_kernel_info, tmem_columns, 56);
-PIN_AT(lidx_kernel_info, registers, 60);
+PIN_AT(lidx_kernel_info, depth_step, 36);
+PIN_AT(lidx_kernel_info, tile_keys, 40);
+PIN_AT(lidx_kernel_info, tile_tokens, 44);
+PIN_AT(lidx_kernel_info, threads, 48);
+PIN_AT(lidx_kernel_info, shared_bytes, 52);
+PIN_AT(lidx_kernel_info, shared_bytes_decode, 56);
+PIN_AT(lidx_kernel_info, tmem_columns, 60);
+PIN_AT(lidx_kernel_info, registers, 64);
 
 PIN(lidx_score_desc, sizeof(lidx_score_desc) == 168);
 PIN_AT(lidx_score_desc, flags, 8);

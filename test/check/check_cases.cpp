@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "ref/portable_rng.h"
@@ -50,13 +51,31 @@ constexpr Shape kTensorShapes[] = {{"auto", 64, 128},
                                    {"sm100_score_h32_t3", 32, 128},
                                    {"sm90_score_h64", 64, 128},
                                    {"sm90_score_h32", 32, 128}};
+// The other tiles of the sm100 kernels: each number of heads, narrow ones, both depths.
+constexpr Shape kTileShapes[] = {
+    {"sm100_score_h64_t1", 64, 128}, {"sm100_score_h128", 128, 128},  {"sm100_score_h32_t2", 32, 128},
+    {"sm100_score_h32_t1", 32, 128}, {"sm100_score_h16", 16, 128},    {"sm100_score_h16_t4", 16, 128},
+    {"sm100_score_h16_t2", 16, 128}, {"sm100_score_h8", 8, 128},      {"sm100_score_h8_t8", 8, 128},
+    {"sm100_score_h8_t4", 8, 128},   {"sm100_score_h4", 4, 128},      {"sm100_score_h4_t16", 4, 128},
+    {"sm100_score_h4_t8", 4, 128},   {"sm100_score_h64", 64, 64},     {"sm100_score_h64_t1", 64, 64},
+    {"sm100_score_h128", 128, 64},   {"sm100_score_h32", 32, 64},     {"sm100_score_h32_t3", 32, 64},
+    {"sm100_score_h32_t1", 32, 64},  {"sm100_score_h16", 16, 64},     {"sm100_score_h16_t4", 16, 64},
+    {"sm100_score_h8", 8, 64},       {"sm100_score_h8_t4", 8, 64},    {"sm100_score_h4", 4, 64},
+    {"sm100_score_h4_t8", 4, 64},    {"auto", 128, 128},              {"auto", 16, 128},
+    {"auto", 8, 128},                {"auto", 4, 64},                 {"auto", 64, 64}};
+constexpr int kTileTokens[] = {1, 2, 3, 5, 8, 16, 17, 33};
+constexpr int kTileBatches[] = {1, 2, 3};
+constexpr int kTileKeys[] = {1, 127, 129, 501, 723};
+constexpr Place kTilePlaces[] = {{16, Layout::kBlockSplit},  {48, Layout::kBlockSplit}, {64, Layout::kSplitPool},
+                                 {96, Layout::kSplitPool},   {112, Layout::kSplitPool}, {320, Layout::kBlockSplit},
+                                 {384, Layout::kBlockSplit}, {0, Layout::kContiguous}};
 constexpr Shape kGenericShapes[] = {{"auto", 1, 16},
                                     {"auto", 3, 64},
-                                    {"auto", 8, 128},
+                                    {"generic_score", 8, 128},
                                     {"generic_score", 32, 128},
                                     {"generic_score", 64, 128},
-                                    {"auto", 128, 128},
-                                    {"auto", 64, 64},
+                                    {"generic_score", 128, 128},
+                                    {"generic_score", 64, 64},
                                     {"auto", 128, 16},
                                     {"auto", 32, 16}};
 
@@ -77,17 +96,36 @@ constexpr Finish kFinishes[] = {{0, 0, false, false}, {16, 3, true, false}, {0, 
 enum Dimension { kShapeDim, kTokensDim, kBatchDim, kKeysDim, kPlaceDim, kSituationDim, kValuesDim, kFinishDim, kDims };
 using Row = std::array<int, kDims>;
 using Sizes = std::array<int, kDims>;
+template <typename T, size_t n>
+constexpr int count_of(const T (&)[n]) {
+    return static_cast<int>(n);
+}
 
-Case case_of(const Row& row, const Shape* shapes, const Place* places, uint32_t seed) {
+// The values of the dimensions that differ from list to list.
+struct Tables {
+    std::span<const Shape> shapes;
+    std::span<const int> tokens, batches, keys;
+    std::span<const Place> places;
+    Sizes sizes() const {
+        auto size = [](const auto& table) { return static_cast<int>(table.size()); };
+        return {size(shapes), size(tokens),           size(batches),     size(keys),
+                size(places), count_of(kSituations), count_of(kValues), count_of(kFinishes)};
+    }
+};
+constexpr Tables kTensorTables{kTensorShapes, kTokens, kBatches, kKeys, kTensorPlaces};
+constexpr Tables kTileTables{kTileShapes, kTileTokens, kTileBatches, kTileKeys, kTilePlaces};
+constexpr Tables kGenericTables{kGenericShapes, kTokens, kBatches, kKeys, kGenericPlaces};
+
+Case case_of(const Row& row, const Tables& tables, uint32_t seed) {
     Case c;
-    c.kernel = shapes[row[kShapeDim]].kernel;
-    c.heads = shapes[row[kShapeDim]].heads;
-    c.depth = shapes[row[kShapeDim]].depth;
-    c.tokens = kTokens[row[kTokensDim]];
-    c.batch = kBatches[row[kBatchDim]];
-    c.keys = kKeys[row[kKeysDim]];
-    c.page_size = places[row[kPlaceDim]].page_size;
-    c.layout = places[row[kPlaceDim]].layout;
+    c.kernel = tables.shapes[row[kShapeDim]].kernel;
+    c.heads = tables.shapes[row[kShapeDim]].heads;
+    c.depth = tables.shapes[row[kShapeDim]].depth;
+    c.tokens = tables.tokens[row[kTokensDim]];
+    c.batch = tables.batches[row[kBatchDim]];
+    c.keys = tables.keys[row[kKeysDim]];
+    c.page_size = tables.places[row[kPlaceDim]].page_size;
+    c.layout = tables.places[row[kPlaceDim]].layout;
     c.situation = kSituations[row[kSituationDim]];
     c.values = kValues[row[kValuesDim]];
     const Finish& finish = kFinishes[row[kFinishDim]];
@@ -154,21 +192,17 @@ std::vector<Row> pairwise_rows(const Sizes& sizes, CostOf cost_of, double max_co
     return rows;
 }
 
-template <typename T, size_t n>
-constexpr int count_of(const T (&)[n]) {
-    return static_cast<int>(n);
-}
-
 // What a case costs on the emulator, in MMA tiles (128 keys x one token tile) and in heads * depth * keys of the
 // generic kernel.
 double tensor_cost(const Case& c) {
-    const int tile_tokens = c.heads == 64 ? 2 : 3;
+    const int tile_tokens = c.heads == 64 ? 2 : c.heads == 32 ? 3 : (128 + c.heads - 1) / c.heads;
     return double((c.keys + 127) / 128) * ((c.tokens + tile_tokens - 1) / tile_tokens) * c.batch;
 }
 double generic_cost(const Case& c) { return double(c.keys) * c.tokens * c.batch * c.heads * c.depth; }
 
 constexpr double kCoveringTensorTiles = 400;   // 8300 keys, three token tiles, two requests
 constexpr double kCoveringGenericFmas = 40e6;  // 4900 cells at 64 heads
+constexpr double kCoveringTileFmas = 15e6;     // the judges' part of kTileShapes
 
 void append_named(std::vector<Case>* cases, std::initializer_list<const char*> names) {
     for (const char* name : names) {
@@ -259,20 +293,14 @@ bool parse_case(const std::string& name, Case* c, std::string* error) {
 std::vector<Case> covering_cases() {
     std::vector<Case> cases;
     uint32_t seed = 0;
-    {
-        const Sizes sizes = {count_of(kTensorShapes), count_of(kTokens),     count_of(kBatches), count_of(kKeys),
-                             count_of(kTensorPlaces), count_of(kSituations), count_of(kValues),  count_of(kFinishes)};
-        auto cost = [](const Row& row) { return tensor_cost(case_of(row, kTensorShapes, kTensorPlaces, 0)); };
-        for (const Row& row : pairwise_rows(sizes, cost, kCoveringTensorTiles))
-            cases.push_back(case_of(row, kTensorShapes, kTensorPlaces, ++seed));
-    }
-    {
-        const Sizes sizes = {count_of(kGenericShapes), count_of(kTokens),     count_of(kBatches), count_of(kKeys),
-                             count_of(kGenericPlaces), count_of(kSituations), count_of(kValues),  count_of(kFinishes)};
-        auto cost = [](const Row& row) { return generic_cost(case_of(row, kGenericShapes, kGenericPlaces, 0)); };
-        for (const Row& row : pairwise_rows(sizes, cost, kCoveringGenericFmas))
-            cases.push_back(case_of(row, kGenericShapes, kGenericPlaces, ++seed));
-    }
+    auto cover = [&](const Tables& tables, double (*cost_of)(const Case&), double max_cost) {
+        auto cost = [&](const Row& row) { return cost_of(case_of(row, tables, 0)); };
+        for (const Row& row : pairwise_rows(tables.sizes(), cost, max_cost))
+            cases.push_back(case_of(row, tables, ++seed));
+    };
+    cover(kTensorTables, tensor_cost, kCoveringTensorTiles);
+    cover(kTileTables, generic_cost, kCoveringTileFmas);
+    cover(kGenericTables, generic_cost, kCoveringGenericFmas);
     // What pairs alone do not force: slices > 1 (few key tiles, many token tiles), slices cut short by the machine's
     // size, and one slice because the key tiles fill the machine.
     append_named(
@@ -303,6 +331,10 @@ std::vector<Case> covering_cases() {
             "sm100_score_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1301",
             "sm100_score_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1302",
             "sm100_score_h32_t3/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1303",
+            "sm100_score_h128/h128/d128/t1280/b1/n5/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1306",
+            "sm100_score_h16/h16/d64/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1307",
+            "sm100_score_h8/h8/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1308",
+            "sm100_score_h4/h4/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1309",
             "sm90_score_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1304",
             "sm90_score_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1305",
         });
@@ -362,6 +394,11 @@ std::vector<Case> seed_cases() {
             "sm100_score_h32/h32/d128/t4/b1/n723/p0/contiguous/pad0/gap0/normal/plain/nocheck/guard/s2006",
             "sm100_score_h32_t3/h32/d128/t9/b1/n257/p64/split-pool/pad32/gap0/normal/slack/nocheck/guard/s2007",
             "sm100_score_h32_t3/h32/d128/t6/b2/n127/p64/block-split/pad0/gap0/special/lengths/nocheck/guard/s2008",
+            "sm100_score_h64_t1/h64/d128/t3/b2/n129/p48/block-split/pad0/gap0/normal/ragged/nocheck/guard/s2010",
+            "sm100_score_h128/h128/d64/t4/b1/n200/p16/split-pool/pad0/gap0/codes/plain/nocheck/tight/s2011",
+            "sm100_score_h16_t2/h16/d128/t7/b2/n300/p96/block-split/pad0/gap2/normal/bad-pages/check/guard/s2012",
+            "sm100_score_h8/h8/d64/t50/b1/n129/p112/split-pool/pad0/gap0/normal/ragged/nocheck/guard/s2013",
+            "sm100_score_h4/h4/d128/t100/b1/n150/p0/contiguous/pad0/gap0/special/plain/nocheck/guard/s2014",
             "sm90_score_h64/h64/d128/t1/b2/n700/p64/block-split/pad0/gap0/normal/ragged/nocheck/guard/s2101",
             "sm90_score_h64/h64/d128/t1/b30/n450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2106",
             "sm90_score_h64/h64/d128/t5/b20/n450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2107",
@@ -419,6 +456,7 @@ std::string missing_coverage(const std::vector<Case>& cases) {
             begin = end + 1;
         }
         if (c.kernel == "sm100_score_h64" && c.tokens > 4 && c.keys <= 128) seen.insert("sliced");
+        seen.insert(c.kernel + "/d" + std::to_string(c.depth));
         seen.insert(c.kernel + (c.heads == 32 ? "/32/" : "/64/") + std::to_string(c.tokens));
         if (c.kernel != "generic_score" && c.depth == 128 && (c.heads == 32 || c.heads == 64)) {
             seen.insert("tensor/p" + std::to_string(c.page_size) + "/" + layout_name(c.layout));
@@ -427,16 +465,18 @@ std::string missing_coverage(const std::vector<Case>& cases) {
     }
     std::vector<std::string> wanted = {"sliced"};
     auto want = [&](int part, const std::string& value) { wanted.push_back(std::to_string(part) + "=" + value); };
-    for (const char* kernel : {"auto", "sm100_score_h64", "sm100_score_h32", "sm100_score_h32_t3", "sm90_score_h64",
-                               "sm90_score_h32", "generic_score"})
-        want(0, kernel);
-    for (int heads : {1, 3, 8, 32, 64, 128}) want(1, "h" + std::to_string(heads));
+    for (const char* kernel : {"auto", "sm90_score_h64", "sm90_score_h32", "generic_score"}) want(0, kernel);
+    for (const Shape& shape : kTensorShapes)
+        wanted.push_back(std::string(shape.kernel) + "/d" + std::to_string(shape.depth));
+    for (const Shape& shape : kTileShapes)
+        wanted.push_back(std::string(shape.kernel) + "/d" + std::to_string(shape.depth));
+    for (int heads : {1, 3, 4, 8, 16, 32, 64, 128}) want(1, "h" + std::to_string(heads));
     for (int depth : {16, 64, 128}) want(2, "d" + std::to_string(depth));
     for (int keys : kKeys) {
         want(5, "n" + std::to_string(keys));
         wanted.push_back("tensor/n" + std::to_string(keys));
     }
-    for (int page : {0, 1, 3, 7, 16, 32, 64, 128, 256}) want(6, "p" + std::to_string(page));
+    for (int page : {0, 1, 3, 7, 16, 32, 48, 64, 96, 112, 128, 256, 320, 384}) want(6, "p" + std::to_string(page));
     for (const Place& place : kTensorPlaces)
         wanted.push_back("tensor/p" + std::to_string(place.page_size) + "/" + layout_name(place.layout));
     for (const char* name : kValuesNames) want(10, name);

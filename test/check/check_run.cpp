@@ -9,7 +9,9 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 
 #include "check_model.h"
@@ -61,18 +63,26 @@ int tile_tokens_of(const std::string& symbol) {
 // What a user must get on this machine; "" where any kernel will do.
 std::string expected_symbol(const Machine& machine, const Inputs& in) {
     if (in.c.kernel != "auto") return in.c.kernel;
-    const int page = in.c.page_size;
+    const int page = in.c.page_size, heads = in.c.heads;
     const bool tensor_page = page == 0 || page == 16 || page == 32 || page == 64 || page == 128 || page == 256;
-    if (in.c.depth != 128 || !tensor_page) return "";
-    if (machine.compute_capability == 90)
-        return in.c.heads == 64 ? "sm90_score_h64" : in.c.heads == 32 ? "sm90_score_h32" : "";
+    if (machine.compute_capability == 90) {
+        if (in.c.depth != 128 || !tensor_page) return "";
+        return heads == 64 ? "sm90_score_h64" : heads == 32 ? "sm90_score_h32" : "";
+    }
     if (machine.compute_capability / 10 != 10) return "";
-    if (in.c.heads == 64) return "sm100_score_h64";
-    if (in.c.heads != 32) return "";
-    // Tiles of three tokens where they leave less of a tile empty than tiles of four.
+    if (in.c.depth % 64 != 0 || page % 16 != 0) return "generic_score";
+    // The tiles of docs/kernel-sm100.md: 128 columns, and those that fewer tokens fill.
+    static const std::map<int, std::vector<int>> kTileTokens = {{128, {1}},    {64, {2, 1}},     {32, {4, 3, 2, 1}},
+                                                               {16, {8, 4, 2}}, {8, {16, 8, 4}}, {4, {32, 16, 8}}};
+    const auto tiles = kTileTokens.find(heads);
+    if (tiles == kTileTokens.end()) return "generic_score";
     const int64_t tokens = std::min(in.max_tokens, in.max_rows);
-    const bool by_three = tokens % 3 == 0 && tokens % 4 != 0 && ceil_div(tokens, 3) <= ceil_div(tokens, 4);
-    return by_three ? "sm100_score_h32_t3" : tokens % 4 == 0 ? "sm100_score_h32" : "";
+    // Fewest tiles, then the narrowest.
+    int best = tiles->second[0];
+    for (const int t : tiles->second)
+        if (std::pair(ceil_div(tokens, t), t) < std::pair(ceil_div(tokens, best), best)) best = t;
+    const std::string name = "sm100_score_h" + std::to_string(heads);
+    return best == tiles->second[0] ? name : name + "_t" + std::to_string(best);
 }
 
 bool is_sm90(const std::string& symbol) { return symbol.rfind("sm90_", 0) == 0; }
@@ -180,12 +190,12 @@ Sm90Counts sm90_counts(const Inputs& in, const Outcome& out, int64_t boxes, int6
 }
 
 // A CTA whose key tile holds a live key and whose slice holds a token tile loads K once (a box per page of the tile)
-// and Q once per token tile, and multiplies in four steps of K = 32. Boxes beyond a length or a pool count in full.
+// and Q once per token tile, and multiplies in steps of K = 32. Boxes beyond a length or a pool count in full.
 std::string compare_counts(const Inputs& in, const Outcome& out, const Counts& before, const Counts& after) {
     int64_t mma = 0, loads = 0, bytes = 0;
     const int64_t slots = in.page_size != 0 ? in.page_size : in.max_keys;
     const int64_t tile_keys = is_sm90(out.symbol) ? 64 : 128;
-    const int64_t box_slots = std::min<int64_t>(slots, tile_keys);
+    const int64_t box_slots = in.page_size != 0 ? std::gcd(slots, tile_keys) : std::min<int64_t>(slots, tile_keys);
     const int64_t boxes = in.page_size != 0 ? tile_keys / box_slots : 1;
     int64_t wgmma = 0;
     if (is_sm90(out.symbol)) {
@@ -198,7 +208,7 @@ std::string compare_counts(const Inputs& in, const Outcome& out, const Counts& b
         for (const Request& r : in.requests) {
             const int64_t tiles = ceil_div(r.tokens, out.tile_tokens), key_tiles = ceil_div(r.keys, 128);
             const int64_t k_tiles = key_tiles * std::min<int64_t>(tiles, out.grid[2]), q_tiles = key_tiles * tiles;
-            mma += 4 * q_tiles;
+            mma += in.c.depth / 32 * q_tiles;
             loads += k_tiles * boxes + q_tiles;
             bytes += (k_tiles * boxes * box_slots + q_tiles * out.tile_tokens * in.c.heads) * in.c.depth;
         }

@@ -120,6 +120,14 @@ std::string models_agree() {
             std::bit_cast<uint32_t>(ref::sm100_score_model(q.data(), q_scale.data(), kHeads, k.data(), k_scale));
         const uint32_t got = model_sm100_score(model_q.data(), q_scale.data(), kHeads, model_k, k_scale);
         if (got != want) return "the two models of sm_100 disagree in round " + std::to_string(round);
+        std::vector<ModelOperand> half_q(kHeads);
+        for (int h = 0; h < kHeads; ++h) half_q[h].decode(q.data() + h * kDepth / 2, kDepth / 2);
+        ModelOperand half_k;
+        half_k.decode(k.data(), kDepth / 2);
+        const auto want_half = std::bit_cast<uint32_t>(
+            ref::sm100_score_model(q.data(), q_scale.data(), kHeads, k.data(), k_scale, kDepth / 2));
+        if (model_sm100_score(half_q.data(), q_scale.data(), kHeads, half_k, k_scale) != want_half)
+            return "the two models of sm_100 disagree at depth 64 in round " + std::to_string(round);
         const auto want90 =
             std::bit_cast<uint32_t>(ref::sm90_score_model(q.data(), q_scale.data(), kHeads, k.data(), k_scale));
         const uint32_t got90 = model_sm90_score(model_q.data(), q_scale.data(), kHeads, model_k, k_scale);

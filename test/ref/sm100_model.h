@@ -76,10 +76,11 @@ inline float sm100_head_sum(const float* dots, const float* q_scale, int heads, 
     return std::isnan(score) ? canonical_nan() : score;
 }
 
-// q [heads, 128] codes, q_scale [heads], k [128] codes: the bits that sm100_score_* must store.
-inline float sm100_score_model(const uint8_t* q, const float* q_scale, int heads, const uint8_t* k, float k_scale) {
+// q [heads, depth] codes, q_scale [heads], k [depth] codes: the bits that sm100_score_* must store. heads up to 128.
+inline float sm100_score_model(const uint8_t* q, const float* q_scale, int heads, const uint8_t* k, float k_scale,
+                               int depth = 128) {
     float dots[128];
-    for (int h = 0; h < heads; ++h) dots[h] = model_dot(q + h * 128, k, 128, kSm100Window);
+    for (int h = 0; h < heads; ++h) dots[h] = model_dot(q + h * depth, k, depth, kSm100Window);
     return sm100_head_sum(dots, q_scale, heads, k_scale);
 }
 

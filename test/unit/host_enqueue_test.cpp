@@ -411,12 +411,14 @@ TEST_CASE("open: a retained primary context is released, modules are unloaded, t
     CHECK(info.ordinal == 0);
     lidx_kernel_info kernel = {};
     kernel.struct_size = sizeof(kernel);
-    REQUIRE(lidx_get_kernel_info(context.get(), 2, &kernel) == LIDX_OK);
+    REQUIRE(lidx_get_kernel_info(context.get(), 4, &kernel) == LIDX_OK);
     CHECK(std::string(kernel.symbol) == "sm100_score_h32_t3");
     CHECK(kernel.registers == 77);
     CHECK(kernel.tile_tokens == 3);
+    CHECK(kernel.depth == 128);
+    CHECK(kernel.depth_step == 64);
     CHECK(kernel.tmem_columns == 128);
-    REQUIRE(lidx_get_kernel_info(nullptr, 2, &kernel) == LIDX_OK);
+    REQUIRE(lidx_get_kernel_info(nullptr, 4, &kernel) == LIDX_OK);
     CHECK(kernel.registers == 0);
     context.reset();
     CHECK(fake().retains == 0);

@@ -57,7 +57,7 @@ TEST_CASE("module: a device gets the modules it can run, and shared memory is se
     const lidx::Driver driver = fake_table();
     const struct {
         int capability, modules, functions;
-    } cases[] = {{100, 2, 4}, {103, 2, 4}, {90, 2, 3}, {80, 1, 1}, {120, 1, 1}};
+    } cases[] = {{100, 2, 17}, {103, 2, 17}, {90, 2, 3}, {80, 1, 1}, {120, 1, 1}};
     for (const auto& row : cases) {
         CAPTURE(row.capability);
         fake_reset();
@@ -133,9 +133,9 @@ TEST_CASE("module: what the driver refuses is LIDX_ERR_MODULE, and nothing stays
          "fatbin of sm100_score on compute capability 10.0: cuModuleLoadData: CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
         {FakeCall::k_cuModuleLoadData, 1, "fatbin of generic_score on compute capability 10.0: cuModuleLoadData"},
         {FakeCall::k_cuModuleGetFunction, 0, "cuModuleGetFunction of sm100_score_h64"},
-        {FakeCall::k_cuModuleGetFunction, 3, "cuModuleGetFunction of generic_score"},
-        {FakeCall::k_cuModuleGetFunction, 5, "cuModuleGetFunction of cache_store_pages"},
-        {FakeCall::k_cuFuncGetAttribute, 1, "cuFuncGetAttribute NUM_REGS of sm100_score_h32"},
+        {FakeCall::k_cuModuleGetFunction, 16, "cuModuleGetFunction of generic_score"},
+        {FakeCall::k_cuModuleGetFunction, 18, "cuModuleGetFunction of cache_store_pages"},
+        {FakeCall::k_cuFuncGetAttribute, 1, "cuFuncGetAttribute NUM_REGS of sm100_score_h64_t1"},
         {FakeCall::k_cuFuncSetAttribute, 2, "cuFuncSetAttribute MAX_DYNAMIC_SHARED_SIZE_BYTES"},
     };
     for (const auto& row : cases) {

@@ -41,28 +41,32 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 }  // namespace
 
+// By hand: tiles of 128 columns unless fewer columns hold as many tokens in as few tiles.
 TEST_CASE("plan: the fewest token tiles win, then the fewest columns") {
+    const struct {
+        int heads, tokens;
+        const char* symbol;
+    } cases[] = {
+        {128, 1, "h128"}, {128, 7, "h128"},
+        {64, 1, "h64_t1"}, {64, 2, "h64"}, {64, 3, "h64"}, {64, 1000, "h64"},
+        {32, 1, "h32_t1"}, {32, 2, "h32_t2"}, {32, 3, "h32_t3"}, {32, 4, "h32"},
+        {32, 5, "h32_t3"}, {32, 6, "h32_t3"},                      // two tiles either way, 192 columns instead of 256
+        {32, 7, "h32"}, {32, 8, "h32"}, {32, 9, "h32_t3"},         // two tiles; two; three of three
+        {32, 10, "h32"}, {32, 12, "h32"}, {32, 13, "h32"}, {32, 1000, "h32"},
+        {16, 1, "h16_t2"}, {16, 2, "h16_t2"}, {16, 3, "h16_t4"}, {16, 4, "h16_t4"}, {16, 5, "h16"}, {16, 9, "h16"},
+        {8, 1, "h8_t4"}, {8, 4, "h8_t4"}, {8, 5, "h8_t8"}, {8, 8, "h8_t8"}, {8, 9, "h8"}, {8, 100, "h8"},
+        {4, 1, "h4_t8"}, {4, 8, "h4_t8"}, {4, 9, "h4_t16"}, {4, 16, "h4_t16"}, {4, 17, "h4"}, {4, 33, "h4"},
+    };
     lidx_score_desc desc = paged_desc();
     desc.max_rows = 1000;
-    CHECK(chosen(desc, kB200) == "sm100_score_h64");
-    desc.heads = 32;
-    // tokens: tiles of four, tiles of three
-    const struct {
-        int tokens;
-        bool three;
-    } cases[] = {
-        {1, true},   {2, true},   {3, true},  // one tile either way, 96 columns instead of 128
-        {4, false},                           // 1, 2
-        {5, true},   {6, true},               // 2 either way, 192 columns instead of 256
-        {7, false},  {8, false},              // 2, 3
-        {9, true},                            // 3 either way
-        {10, false}, {12, false}, {13, false}, {1000, false},
-    };
-    for (const auto& row : cases) {
-        CAPTURE(row.tokens);
-        desc.max_tokens = row.tokens;
-        CHECK(chosen(desc, kB200) == (row.three ? "sm100_score_h32_t3" : "sm100_score_h32"));
-    }
+    for (const auto& row : cases)
+        for (const int depth : {64, 128}) {
+            CAPTURE(row.heads, row.tokens, depth);
+            desc.heads = row.heads;
+            desc.depth = depth;
+            desc.max_tokens = row.tokens;
+            CHECK(chosen(desc, kB200) == std::string("sm100_score_") + row.symbol);
+        }
 }
 
 TEST_CASE("plan: a request has no more tokens than there are rows") {
@@ -78,11 +82,13 @@ TEST_CASE("plan: a request has no more tokens than there are rows") {
 
 TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on its own chip") {
     lidx_score_desc desc = paged_desc();
-    for (const int page : {16, 32, 64, 128, 256}) {
+    for (const int page : {16, 32, 48, 64, 96, 112, 128, 256, 272, 4096}) {
         desc.page_size = page;
+        desc.k_page_stride = desc.k_scale_page_stride = page * 132;
         CHECK(chosen(desc, kB200) == "sm100_score_h64");
         CHECK(lidx::choose_kernel(desc, kB200).reason.empty());
     }
+    desc = paged_desc();
     CHECK(chosen(desc, {103, 148}) == "sm100_score_h64");
     CHECK(chosen(desc, kH200) == "sm90_score_h64");
     CHECK(lidx::choose_kernel(desc, kH200).reason.empty());
@@ -92,29 +98,38 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
     for (const int capability : {80, 86, 89, 120, 121}) CHECK(chosen(desc, {capability, 100}) == "generic_score");
     CHECK(chosen(desc, {75, 40}).empty());
 
-    for (const int page : {1, 8, 48, 63, 65, 512}) {
+    for (const int page : {1, 8, 63, 65, 520}) {
         desc.page_size = page;
         CHECK(chosen(desc, kB200) == "generic_score");
-        CHECK(contains(lidx::choose_kernel(desc, kB200).reason,
-                       "sm100_score_h64 needs page size 16, 32, 64, 128, 256 or contiguous"));
+        CHECK(lidx::choose_kernel(desc, kB200).reason ==
+              "sm100_score needs page size a multiple of 16 or contiguous; sm90_score needs compute capability 9.0, "
+              "the device has 10.0");
+    }
+    for (const int page : {48, 512}) {
+        desc.page_size = page;
+        CHECK(chosen(desc, kH200) == "generic_score");
+        CHECK(contains(lidx::choose_kernel(desc, kH200).reason,
+                       "sm90_score needs page size 16, 32, 64, 128, 256 or contiguous"));
     }
     desc = paged_desc();
-    for (const int heads : {1, 16, 48, 63, 128}) {
+    for (const int heads : {1, 2, 12, 48, 63, 127}) {
         desc.heads = heads;
         CHECK(chosen(desc, kB200) == "generic_score");
-        CHECK(contains(lidx::choose_kernel(desc, kB200).reason,
-                       "sm100_score_h64 needs heads 64; sm100_score_h32 needs heads 32"));
+        CHECK(contains(lidx::choose_kernel(desc, kB200).reason, "sm100_score needs heads 4, 8, 16, 32, 64, 128; "));
+        CHECK(contains(lidx::choose_kernel(desc, kH200).reason, "sm90_score needs heads 32, 64"));
     }
     desc.heads = 64;
+    for (const int depth : {16, 32, 96, 112}) {
+        desc.depth = depth;
+        CHECK(chosen(desc, kB200) == "generic_score");
+        CHECK(contains(lidx::choose_kernel(desc, kB200).reason, "sm100_score needs depth a multiple of 64 up to 128;"));
+    }
     desc.depth = 64;
-    CHECK(chosen(desc, kB200) == "generic_score");
-    desc.depth = 128;
-    desc.depth = 64;
-    CHECK(contains(lidx::choose_kernel(desc, kH200).reason,
-                   "sm100_score_h64 needs compute capability 10.x, the device has 9.0"));
-    CHECK(contains(lidx::choose_kernel(desc, kH200).reason, "sm90_score_h64 needs depth 128"));
+    CHECK(chosen(desc, kB200) == "sm100_score_h64");
+    CHECK(lidx::choose_kernel(desc, kH200).reason ==
+          "sm100_score needs compute capability 10.x, the device has 9.0; sm90_score needs depth 128");
     CHECK(contains(lidx::choose_kernel(desc, {80, 108}).reason,
-                   "sm90_score_h64 needs compute capability 9.0, the device has 8.0"));
+                   "sm90_score needs compute capability 9.0, the device has 8.0"));
     desc.depth = 128;
     // 2^25 rows of 64 heads are one more than a 32-bit coordinate reaches.
     desc.max_rows = 1 << 25;
@@ -132,13 +147,11 @@ TEST_CASE("plan: no kernel is explained by what exists") {
         CHECK(contains(choice.reason,
                        "no kernel serves heads = " + std::to_string(heads) + ", depth = 128, page_size = 64"));
         CHECK(contains(choice.reason,
-                       "sm100_score_h64 (heads 64, depth 128), sm100_score_h32 (heads 32), sm100_score_h32_t3 (heads "
-                       "32): page size 16, 32, 64, 128, 256 or contiguous, compute capability 10.x; sm90_score_h64 "
-                       "(heads 64, depth 128), sm90_score_h32 (heads 32): the same pages, compute capability 9.0; "
-                       "generic_score"));
-        CHECK(contains(choice.reason,
-                       "generic_score (heads 1 to 128, depth a multiple of 16 up to 128): any page size, compute "
-                       "capability 8.0 or later"));
+                       "; there are sm100_score (heads 4, 8, 16, 32, 64, 128, depth a multiple of 64 up to 128, page "
+                       "size a multiple of 16 or contiguous, compute capability 10.x); sm90_score (heads 32, 64, depth "
+                       "128, page size 16, 32, 64, 128, 256 or contiguous, compute capability 9.0); generic_score "
+                       "(heads 1 to 128, depth a multiple of 16 up to 128, any page size, compute capability 8.0 or "
+                       "later)"));
         CHECK(choice.reason.size() < sizeof(lidx_support::reason));
     }
     desc.heads = 64;
@@ -164,8 +177,10 @@ TEST_CASE("plan: a kernel can be forced") {
     const lidx::Choice unknown = lidx::choose_kernel(desc, kB200);
     CHECK(unknown.kernel == nullptr);
     CHECK(unknown.forced_unknown);
-    CHECK(contains(unknown.reason, "sm100_score_h64, sm100_score_h32, sm100_score_h32_t3, sm90_score_h64, "
-                                   "sm90_score_h32, generic_score"));
+    CHECK(contains(unknown.reason, "there are sm100_score_{h64, h64_t1, h128, h32, h32_t3, h32_t2, h32_t1, h16, "
+                                   "h16_t4, h16_t2, h8, h8_t8, h8_t4, h4, h4_t16, h4_t8}, sm90_score_{h64, h32}, "
+                                   "generic_score"));
+    CHECK(unknown.reason.size() < sizeof(lidx_support::reason));
 }
 
 // Expected numbers by hand: base = batch * ceil(keys / 128); slices = max(1, min(floor(2 * SMs / base), ceil(tiles /
@@ -451,6 +466,7 @@ TEST_CASE("plan: the table's rows agree with their launch sizes") {
         CHECK((row.q_box_rows > 0) == (row.operands == lidx::Operands::kTensorMaps));
         CHECK(row.shared_bytes_decode <= row.shared_bytes);
         CHECK(row.shared_bytes <= 227 * 1024);  // CUDA C++ Programming Guide, compute capability 9.0 and 10.0
+        CHECK(row.depth % row.depth_step == 0);
         CHECK((row.tmem_columns & (row.tmem_columns - 1)) == 0);
         CHECK((row.tmem_columns > 0) == (row.arithmetic == LIDX_ARITHMETIC_SM100));
     }

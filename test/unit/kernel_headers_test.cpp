@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <string>
 #include <vector>
 
 #include "catch_any.h"
@@ -34,6 +36,9 @@ TEST_CASE("shared-memory descriptor: K-major rows of 128 bytes under the 128-byt
     CHECK(smem_descriptor_k_major_128b(0) == 0x4000404000000000u);
     CHECK(smem_descriptor_k_major_128b(0x8400) == 0x4000404000000840u);
     // K = 32 bytes further is two units; four steps stay inside the 128-byte row
+    // By hand: swizzle 4 in bits 61-63, stride 512 / 16 in bits 32-45, the constant in bit 46.
+    CHECK(smem_descriptor_k_major_64b(0) == 0x8000402000000000u);
+    CHECK(smem_descriptor_advance(smem_descriptor_k_major_64b(0x4400), 32) == 0x8000402000000442u);
     CHECK(smem_descriptor_advance(smem_descriptor_k_major_128b(0x400), 96) == 0x4000404000000046u);
     // The last 1024-byte tile start below 256 KiB: advancing does not carry into the next field.
     CHECK(smem_descriptor_advance(smem_descriptor_k_major_128b(0x3fc00), 96) == 0x4000404000003fc6u);
@@ -303,8 +308,6 @@ TEST_CASE("SM100 layout: sizes and offsets") {
     CHECK(T64::kTmemColumns == 128);
     CHECK(T3::kColumns == 96);
     CHECK(T3::kTmemColumns == 128);
-    CHECK(T64::kQBytes == 16384);
-    CHECK(T3::kQBytes == 12288);
     CHECK(offsetof(T64::SharedLayout, k) == 0);
     CHECK(offsetof(T64::SharedLayout, k_full) % 8 == 0);
     CHECK(offsetof(T64::SharedLayout, tmem_base) + 4 <= static_cast<size_t>(T64::kSharedBytesDecode));
@@ -322,6 +325,7 @@ TEST_CASE("SM100 layout: the rows of the variant table are instances") {
         using T = sm100_score::Tile<heads, tokens>;                                     \
         CHECK(T::kColumns == heads * tokens);                                           \
         CHECK(depth == sm100_score::kDepth);                                            \
+        CHECK(std::string(#symbol).find("_h" #heads) != std::string::npos);             \
         CHECK(mma_shape_fits(kTileKeys, T::kColumns));                                  \
         CHECK(T::kTmemColumns >= T::kColumns);                                          \
     }
@@ -415,12 +419,17 @@ TEST_CASE("SM90 schedule: every unit has one CTA, and runs cover every tile of e
 }
 
 TEST_CASE("limits that the kernels state") {
-    for (int64_t page : {16, 32, 64, 128, 256}) CHECK(sm100_score::page_size_fits(page));
-    for (int64_t page : {0, 1, 8, 24, 48, 96, 512}) CHECK_FALSE(sm100_score::page_size_fits(page));
-    CHECK(sm100_score::k_box_slots(16) == 16);
-    CHECK(sm100_score::k_box_slots(256) == 128);
-    CHECK(sm100_score::k_box_slots(5) == 5);
-    CHECK(sm100_score::k_box_slots(int64_t{1} << 40) == 128);
+    // A page and a tile are both a whole number of boxes.
+    for (int64_t page = 16; page <= 4096; page += 16)
+        for (int32_t tile : {64, 128}) {
+            CAPTURE(page, tile);
+            CHECK(page % k_box_slots(true, page, tile) == 0);
+            CHECK(tile % k_box_slots(true, page, tile) == 0);
+            CHECK(k_box_slots(true, page, tile) == std::gcd(page, int64_t{tile}));
+        }
+    CHECK(k_box_slots(false, 5, 128) == 5);   // contiguous: one box
+    CHECK(k_box_slots(false, 129, 128) == 128);
+    CHECK(k_box_slots(false, int64_t{1} << 40, 64) == 64);
     CHECK(sm100_score::rows_fit(33554431, 64));
     CHECK_FALSE(sm100_score::rows_fit(33554432, 64));
     CHECK_FALSE(sm100_score::rows_fit(-1, 64));

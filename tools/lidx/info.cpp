@@ -36,6 +36,7 @@ Json kernels() {
                         {"arithmetic", arithmetic_name(kernel.arithmetic)},
                         {"heads", kernel.heads},
                         {"depth", kernel.depth},
+                        {"depth_step", kernel.depth_step},
                         {"tile_keys", kernel.tile_keys},
                         {"tile_tokens", kernel.tile_tokens},
                         {"threads", kernel.threads},
@@ -95,8 +96,8 @@ void print(const Json& all) {
                                    + std::to_string(k["shared_bytes_decode"].get<int>()) + ")";
         std::printf("  %-18s %-8s %5s %5s %13s %7d %15s %5d  %s\n", k["symbol"].get<std::string>().c_str(),
                     k["arithmetic"].get<std::string>().c_str(), any_or(k["heads"].get<int>()).c_str(),
-                    any_or(k["depth"].get<int>()).c_str(), tile.c_str(), k["threads"].get<int>(), shared.c_str(),
-                    k["tmem_columns"].get<int>(), registers.c_str());
+                    std::to_string(k["depth"].get<int>()).c_str(), tile.c_str(), k["threads"].get<int>(),
+                    shared.c_str(), k["tmem_columns"].get<int>(), registers.c_str());
     }
     std::printf("\nmachines\n");
     for (const Json& m : all["machines"]) {

@@ -226,7 +226,8 @@ int main(int argc, char** argv) {
     } catch (const std::exception& error) {
         return report(kInternal, error.what());
     }
-    if (std::fflush(stdout) != 0)
+    // A write that failed earlier, when the buffer was full, has left only the stream's error flag.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
         return report(kBadInput, (std::string("standard output: ") + std::strerror(errno)).c_str());
     return code;
 }
