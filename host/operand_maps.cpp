@@ -12,7 +12,8 @@ namespace lidx {
 namespace {
 
 // Codes travel as bytes; rows of 128 (64) bytes are swizzled over 1024-byte (512-byte) groups of eight, as the shared
-// memory descriptors of the MMA expect them. Whatever lies beyond the tensor arrives as zeros and still counts as bytes transferred.
+// memory descriptors of the MMA expect them. Whatever lies beyond the tensor arrives as zeros and still counts as bytes
+// transferred.
 template <int kRank>
 CUtensorMap encode(const Driver& driver, const char* what, const void* base, const cuuint64_t (&dims)[kRank],
                    const cuuint64_t (&strides_bytes)[kRank - 1], const cuuint32_t (&box)[kRank]) {

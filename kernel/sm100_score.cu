@@ -7,8 +7,8 @@
 // A CTA owns 128 keys of one request and walks over token tiles. S^T = K Q^T: operand A is the K tile [128 keys, depth
 // bytes], loaded once and kept; operand B a token tile [tokens * heads, depth bytes]: as many tokens as fill 128
 // columns, or 96, 64 or 32 where a request has no more (kernel/variants.h). S lies in one Tensor Memory stage, a key
-// per lane, token * heads + head along the columns; so a thread owns a key's whole row, and the sum over the heads never
-// leaves its registers. No split of the depth, no reduction between threads or CTAs.
+// per lane, token * heads + head along the columns; so a thread owns a key's whole row, and the sum over the heads
+// never leaves its registers. No split of the depth, no reduction between threads or CTAs.
 //
 // Arithmetic. depth / 32 tcgen05.mma of K = 32, depth ascending, the first without accumulator input (fp8 products in
 // the tensor core's fixed window). Then fp32, round to nearest even, subnormals kept, the same for every tile variant,
