@@ -13,6 +13,7 @@
 //     // cluster: 2                           CTAs, default 1
 //     // fails: deadlock: text                the launch must fail so, its message containing text
 //     // refused: text                        decoding must fail, its message containing text
+//     // finds: code: text                     the checks must find this, in every schedule, and nothing else
 //     // seeds: 0 1 2                         schedules, default 0 1 2 3
 //
 // LIDX_PTX_CASES names the folders, separated by colons. LIDX_PTX_DRIVER=PATH runs them through the CUDA driver at PATH
@@ -64,6 +65,7 @@ struct Case {
     ptxemu::Dim3 grid, block{32, 1, 1}, cluster;
     uint32_t shared_bytes = 0;
     std::string fails, refused;
+    std::vector<std::string> finds;
     std::vector<uint64_t> seeds{0, 1, 2, 3};
 };
 
@@ -157,6 +159,8 @@ std::vector<Case> read_cases(const std::string& path, const std::string& text) {
             c.fails = value;
         } else if (kind == "refused") {
             c.refused = value;
+        } else if (kind == "finds") {
+            c.finds.push_back(value);
         } else if (kind == "seeds") {
             c.seeds.clear();
             std::istringstream values(value);
@@ -213,6 +217,25 @@ void compare(const Case& c, const Buffer& b, const uint8_t* got) {
     }
 }
 
+void check_findings(const Case& c, const ptxemu::RunResult& result) {
+    std::vector<bool> found(c.finds.size());
+    for (const auto& f : result.findings) {
+        if (f.severity == ptxemu::Severity::kWarning && c.finds.empty()) continue;
+        if (!c.fails.empty()) continue;
+        bool wanted = false;
+        for (size_t i = 0; i < c.finds.size(); ++i) {
+            const size_t colon = c.finds[i].find(": ");
+            const bool is = f.code == c.finds[i].substr(0, colon) &&
+                            ptxemu::finding_text(f).find(c.finds[i].substr(colon + 2)) != std::string::npos;
+            if (is) found[i] = true;
+            wanted |= is;
+        }
+        if (!wanted) FAIL_CHECK("not to be found: " << ptxemu::finding_text(f));
+    }
+    for (size_t i = 0; i < found.size(); ++i)
+        if (!found[i]) FAIL_CHECK("not found: " << c.finds[i]);
+}
+
 void run_on_emulator(const Case& c, const ptxemu::Module& module, const std::map<std::string, uint64_t>& addresses,
                      ptxemu::GlobalMemory& memory) {
     std::shared_ptr<const ptxemu::Program> program;
@@ -229,8 +252,18 @@ void run_on_emulator(const Case& c, const ptxemu::Module& module, const std::map
         return;
     }
     if (!c.refused.empty()) return;
-    for (const uint64_t seed : c.seeds) {
-        INFO(c.file << " " << c.name << ", seed " << seed);
+    // Every schedule, and the first once more under the checks, which must find what the case lists and no more.
+    struct Run {
+        uint64_t seed;
+        bool check;
+    };
+    std::vector<Run> runs;
+    if (c.finds.empty())
+        for (const uint64_t seed : c.seeds) runs.push_back({seed, false});
+    for (const uint64_t seed : c.finds.empty() ? std::vector<uint64_t>{c.seeds.front()} : c.seeds)
+        runs.push_back({seed, true});
+    for (const auto& [seed, check] : runs) {
+        INFO(c.file << " " << c.name << ", seed " << seed << (check ? ", checked" : ""));
         ptxemu::Launch launch;
         launch.grid = c.grid;
         launch.block = c.block;
@@ -243,6 +276,7 @@ void run_on_emulator(const Case& c, const ptxemu::Module& module, const std::map
             device.push_back(memory.allocate(bytes.size()));
             REQUIRE(device.back() != 0);
             std::memcpy(reinterpret_cast<void*>(device.back()), bytes.data(), bytes.size());
+            if (!b.is_output) memory.mark_written(device.back(), bytes.size());
         }
         for (const auto& p : c.parameters) {
             const size_t align = p.kind == Parameter::Kind::kMap ? 64 : static_cast<size_t>(p.bytes);
@@ -262,8 +296,10 @@ void run_on_emulator(const Case& c, const ptxemu::Module& module, const std::map
         }
         ptxemu::DeviceConfig config;
         config.seed = seed;
+        config.check = check;
         ptxemu::Stats stats;
         const ptxemu::RunResult result = ptxemu::run(*program, launch, config, memory, stats);
+        check_findings(c, result);
         if (!c.fails.empty()) {
             const size_t colon = c.fails.find(": ");
             INFO(result.message);
@@ -272,8 +308,8 @@ void run_on_emulator(const Case& c, const ptxemu::Module& module, const std::map
             CHECK(result.message.find("line ") != std::string::npos);
         } else {
             INFO(result.message);
-            CHECK(result.status == RunStatus::kOk);
-            for (size_t i = 0; i < c.buffers.size(); ++i)
+            if (c.finds.empty()) CHECK(result.status == RunStatus::kOk);
+            for (size_t i = 0; i < c.buffers.size() && c.finds.empty(); ++i)
                 if (c.buffers[i].is_output) compare(c, c.buffers[i], reinterpret_cast<const uint8_t*>(device[i]));
         }
         for (uint64_t address : device) memory.release(address);
@@ -411,7 +447,7 @@ TEST_CASE("one-instruction PTX cases") {
             void* loaded = nullptr;
             driver.call("cuModuleLoadData", &loaded, static_cast<const void*>(text.c_str()));
             for (const auto& c : cases) {
-                if (!c.fails.empty()) continue;
+                if (!c.fails.empty() || !c.finds.empty()) continue;
                 run_on_driver(c, driver, loaded);
                 ++ran;
             }
@@ -419,11 +455,13 @@ TEST_CASE("one-instruction PTX cases") {
             continue;
         }
         ptxemu::GlobalMemory memory;
+        memory.track_writes();
         std::map<std::string, uint64_t> addresses;
         for (const auto& v : module->globals) {
             if (v.space != ptxemu::Space::kGlobal && v.space != ptxemu::Space::kConst) continue;
             addresses[v.name] = memory.allocate(v.bytes);
             std::memset(reinterpret_cast<void*>(addresses[v.name]), 0, v.bytes);
+            memory.mark_written(addresses[v.name], v.bytes);
             if (!v.init.empty()) std::memcpy(reinterpret_cast<void*>(addresses[v.name]), v.init.data(), v.init.size());
         }
         for (const auto& v : module->globals) {

@@ -20,6 +20,7 @@ std::shared_ptr<Context> find_context(State& s, CUcontext handle) {
 std::shared_ptr<Context> make_context(State& s, unsigned flags) {
     check_sticky(s);
     auto context = std::make_shared<Context>();
+    if (s.config.device.check) context->memory.track_writes();
     s.dead_contexts.erase(context.get());
     context->id = s.next_context_id++;
     context->flags = flags;

@@ -36,6 +36,16 @@ void release(State& s, uint64_t address) {
     }
 }
 
+// For the checks of definedness: what comes from the host is defined, a copy within the device as much as its source.
+void note_write(const State& s, uint64_t address, uint64_t bytes) {
+    Allocation allocation;
+    if (Context* owner = owner_of(s, address, &allocation)) owner->memory.mark_written(address, bytes);
+}
+void note_copy(const State& s, uint64_t dst, uint64_t src, uint64_t bytes) {
+    Allocation allocation;
+    if (Context* owner = owner_of(s, dst, &allocation)) owner->memory.copy_written(dst, src, bytes);
+}
+
 void copy(CUstream stream, uint64_t dst, bool dst_device, uint64_t src, bool src_device, size_t bytes) {
     const Current call;
     check_stream(call.s, stream);
@@ -44,6 +54,7 @@ void copy(CUstream stream, uint64_t dst, bool dst_device, uint64_t src, bool src
     if (src_device) check_range(call.s, src, bytes, "source");
     if (dst == 0 || src == 0) fail(CUDA_ERROR_INVALID_VALUE, "a host pointer is null");
     std::memmove(bytes_at(dst), bytes_at(src), bytes);
+    if (dst_device) note_copy(call.s, dst, src, bytes);
 }
 
 template <class T>
@@ -60,6 +71,7 @@ void set(CUstream stream, uint64_t dst, T value, size_t count) {
     check_range(call.s, dst, count * sizeof(T), "destination");
     T* cells = reinterpret_cast<T*>(dst);
     std::fill(cells, cells + count, value);
+    note_write(call.s, dst, count * sizeof(T));
 }
 
 template <class T>
@@ -80,6 +92,7 @@ void set_2d(CUstream stream, uint64_t dst, size_t pitch, T value, size_t width, 
     for (size_t row = 0; row < height; ++row) {
         T* cells = reinterpret_cast<T*>(dst + row * pitch);
         std::fill(cells, cells + width, value);
+        note_write(call.s, dst + row * pitch, width * sizeof(T));
     }
 }
 
@@ -129,6 +142,7 @@ void copy_2d(const CUDA_MEMCPY2D* p, CUstream stream) {
     const size_t dst_pitch = p->dstPitch != 0 ? p->dstPitch : p->dstXInBytes + p->WidthInBytes;
     for (size_t row = 0; row < p->Height; ++row) {
         std::memmove(bytes_at(dst + row * dst_pitch), bytes_at(src + row * src_pitch), p->WidthInBytes);
+        note_copy(call.s, dst + row * dst_pitch, src + row * src_pitch, p->WidthInBytes);
     }
 }
 
@@ -139,6 +153,7 @@ void allocate_host(void** out, size_t bytes, unsigned flags) {
     if ((flags & ~kKnown) != 0) fail(CUDA_ERROR_INVALID_VALUE, "unknown flags " + hex(flags));
     const uint64_t address = allocate(call.s, *call.context, bytes);
     call.context->host_memory.insert(address);
+    call.context->memory.mark_written(address, bytes);   // the host writes it without asking
     *out = bytes_at(address);
 }
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "definedness.h"
 #include "isa.h"
 #include "tma.h"
 #include "warp.h"
@@ -358,6 +359,7 @@ void complete(Exec& x, AsyncOp& op) {
     const auto place = [&x, &op](uint32_t address, uint32_t bytes) {
         return cluster_shared_at(x, op.lane, address, bytes, 1);
     };
+    if (x.definedness) x.definedness->copied(x, op);
     switch (op.kind) {
         case AsyncKind::kTensorLoad:
         case AsyncKind::kTensorStore: {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "definedness.h"
 #include "isa.h"
 #include "tensor_core.h"
 #include "warp.h"
@@ -422,6 +423,7 @@ void complete_wgmma(Exec& x, AsyncOp& op) {
         complete_wgmma(x, earlier);
         i = 0;
     }
+    if (x.definedness) x.definedness->multiplied_wgmma(x, op);
     const int n = static_cast<int>(op.instr_descriptor & 0xfff);
     const auto fa = static_cast<Format>(op.instr_descriptor >> 12 & 15),
                fb = static_cast<Format>(op.instr_descriptor >> 16 & 15);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "definedness.h"
 #include "isa.h"
 #include "scheduler.h"
 #include "tensor_core.h"
@@ -66,6 +67,7 @@ bool exec_alloc(Exec& x, const Insn& in, uint32_t mask) {
     for (int l = 0; l < Tmem::kLanes; ++l) std::fill_n(tmem.lane(l) + column, columns, poison);
     const uint32_t address = static_cast<uint32_t>(column);
     std::memcpy(place, &address, 4);
+    if (x.definedness) x.definedness->tmem_allocated(address, columns, dst - x.cta->shared_base);
     return true;
 }
 // slot 0: address, 1: columns.
@@ -136,6 +138,9 @@ void load_cells(Exec& x, const Access& a, uint32_t address, const uint32_t* slot
     const Window w = window_of(x, address, a, "tcgen05.ld");
     Tmem& tmem = *x.cta->tmem;
     const int registers = tmem_registers(a.shape, a.num);
+    if (x.definedness) {
+        x.definedness->tmem_load(x, a.shape, a.num, a.packed, static_cast<int>(a.split), w.lane, w.column, slots, mask);
+    }
     if (a.shape == TmemShape::k32x32b && !a.packed) {
         for (int t = 0; t < kLanes; ++t) {
             if (!(mask >> t & 1)) continue;
@@ -156,11 +161,15 @@ void load_cells(Exec& x, const Access& a, uint32_t address, const uint32_t* slot
     }
 }
 
-// values: [register][lane]
+// values: [register][lane]; behind them, where definedness is checked, the same of undefined bits
 void store_cells(Exec& x, const Access& a, uint32_t address, const uint32_t* values, uint32_t mask) {
     const Window w = window_of(x, address, a, "tcgen05.st");
     Tmem& tmem = *x.cta->tmem;
     const int registers = tmem_registers(a.shape, a.num);
+    if (x.definedness) {
+        x.definedness->tmem_store(a.shape, a.num, a.packed, static_cast<int>(a.split), w.lane, w.column,
+                                  values + registers * kLanes, mask);
+    }
     for (int i = 0; i < registers; ++i) {
         for (int t = 0; t < kLanes; ++t) {
             if (!(mask >> t & 1)) continue;
@@ -200,9 +209,13 @@ bool exec_tmem_store(Exec& x, const Insn& in, uint32_t mask) {
     if (!converge(x, mask)) return false;
     const uint32_t address = uniform(x, in.slot[0], mask, "the address") + static_cast<uint32_t>(in.imm);
     const Access a = decode_shape(in.aux, in.slot[1]);
-    std::vector<uint32_t> values(static_cast<size_t>(in.list_count) * kLanes);
-    for (uint32_t i = 0; i < in.list_count; ++i)
-        std::memcpy(values.data() + i * kLanes, x.at<uint32_t>(x.lists[in.list + i]), kLanes * 4);
+    std::vector<uint32_t> values(static_cast<size_t>(in.list_count) * kLanes * (x.definedness ? 2 : 1));
+    for (uint32_t i = 0; i < in.list_count; ++i) {
+        const uint32_t slot = x.lists[in.list + i];
+        std::memcpy(values.data() + i * kLanes, x.at<uint32_t>(slot), kLanes * 4);
+        if (!x.definedness) continue;
+        std::memcpy(values.data() + (in.list_count + i) * kLanes, x.definedness->at<uint32_t>(x, slot), kLanes * 4);
+    }
     window_of(x, address, a, "tcgen05.st");
     if (!x.cta->adversarial) {
         store_cells(x, a, address, values.data(), mask);
@@ -504,7 +517,10 @@ const Row kRows[] = {
 
 void complete_tensor(Exec& x, AsyncOp& op) {
     switch (op.kind) {
-        case AsyncKind::kMma: multiply(x, op); break;
+        case AsyncKind::kMma:
+            multiply(x, op);
+            if (x.definedness) x.definedness->multiplied(x, op);
+            break;
         case AsyncKind::kCommit: mbarrier_arrive_at(x, op.lane, op.mbarrier); break;
         case AsyncKind::kTmemLoad:
             load_cells(x, decode_shape(op.instr_descriptor, op.bytes), op.tmem, op.payload.data(), op.mask);

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "definedness.h"
+
 namespace ptxemu {
 namespace {
 
@@ -54,6 +56,7 @@ bool match_words(const std::vector<SyntaxWord>& syntax, size_t s, const std::vec
     if (s == syntax.size()) return w == words.size();
     const SyntaxWord& word = syntax[s];
     const auto& any = word.alternatives;
+    if (any.front() == "**") return true;
     if (w < words.size() && (any.front() == "*" || std::find(any.begin(), any.end(), words[w]) != any.end()) &&
         match_words(syntax, s + 1, words, w + 1)) {
         return true;
@@ -96,6 +99,25 @@ const Table& table() {
         add(rows_bulk());
         add(rows_tcgen05());
         add(rows_mma());
+        return t;
+    }();
+    return rows;
+}
+
+struct CompiledShadow {
+    const ShadowRow* row = nullptr;
+    std::vector<SyntaxWord> words;
+};
+
+const std::unordered_map<std::string_view, std::vector<CompiledShadow>>& shadow_table() {
+    static const auto rows = [] {
+        std::unordered_map<std::string_view, std::vector<CompiledShadow>> t;
+        for (const auto file : {shadow_rows_registers(), shadow_rows_memory()}) {
+            for (const ShadowRow& row : file) {
+                CompiledShadow compiled{&row, compile_syntax(row.syntax)};
+                for (auto first : compiled.words.front().alternatives) t[first].push_back(compiled);
+            }
+        }
         return t;
     }();
     return rows;
@@ -346,6 +368,7 @@ uint32_t Decoder::source(const Operand& operand, int bits) {
                 fail("register " + frame_->function->registers[operand.reg].name + " has " + std::to_string(have) +
                      " bits where " + std::to_string(bits) + " are expected");
             }
+            use(UseRole::kSource, frame_->register_slots[operand.reg], bits);
             return frame_->register_slots[operand.reg];
         }
         case Operand::Kind::kImmediate: {
@@ -379,6 +402,7 @@ uint32_t Decoder::destination(const Operand& operand, int bits) {
         fail("register " + frame_->function->registers[operand.reg].name + " has " + std::to_string(have) +
              " bits where " + std::to_string(bits) + " are expected");
     }
+    use(UseRole::kDestination, frame_->register_slots[operand.reg], bits);
     return frame_->register_slots[operand.reg];
 }
 
@@ -387,6 +411,7 @@ uint32_t Decoder::any_source(const Operand& operand, int* bits) {
         const int have = register_bits(operand);
         if (have == 1) fail("a predicate cannot stand here");
         *bits = have <= 32 ? 32 : have;
+        use(UseRole::kSource, frame_->register_slots[operand.reg], have);
         return frame_->register_slots[operand.reg];
     }
     return source(operand, *bits);
@@ -398,6 +423,7 @@ uint32_t Decoder::any_destination(const Operand& operand, int* bits) {
     const int have = register_bits(operand);
     if (have == 1) fail("a predicate cannot stand here");
     *bits = have;
+    use(UseRole::kDestination, frame_->register_slots[operand.reg], have);
     return frame_->register_slots[operand.reg];
 }
 
@@ -406,12 +432,14 @@ uint32_t Decoder::predicate_source(const Operand& operand, Insn& out, int slot) 
     if (operand.kind == Operand::Kind::kImmediate) return constant(operand.bits != 0, 1);
     if (operand.kind == Operand::Kind::kSpecial) return special(operand.name, 1);
     if (register_bits(operand) != 1) fail("a predicate is expected");
+    use(UseRole::kSource, frame_->register_slots[operand.reg], 1);
     return frame_->register_slots[operand.reg];
 }
 
 uint32_t Decoder::predicate_destination(const Operand& operand) {
     if (operand.kind == Operand::Kind::kSink) return kSinkSlot;
     if (register_bits(operand) != 1) fail("a destination predicate is expected");
+    use(UseRole::kDestination, frame_->register_slots[operand.reg], 1);
     return frame_->register_slots[operand.reg];
 }
 
@@ -425,6 +453,7 @@ void Decoder::address(const Operand& operand, Insn& out, int slot, size_t part) 
             const int bits = register_bits(base);
             if (bits != 32 && bits != 64) fail("an address register has 32 or 64 bits");
             if (bits == 64) out.flags |= kAddress64;
+            use(UseRole::kAddress, frame_->register_slots[base.reg], bits);
             out.slot[slot] = frame_->register_slots[base.reg];
             return;
         }
@@ -596,8 +625,31 @@ void Decoder::encode_call(const Instruction& ir, Insn& out) {
     out = after;
 }
 
+// Called when the instruction is in place: its uses and its rule for definedness.
+void Decoder::add_shadow(const std::vector<std::string_view>& words) {
+    program_->shadow.resize(program_->code.size());
+    ShadowInfo& info = program_->shadow.back();
+    info.first_use = static_cast<uint32_t>(program_->uses.size());
+    info.uses = static_cast<uint32_t>(uses_.size());
+    program_->uses.insert(program_->uses.end(), uses_.begin(), uses_.end());
+    // What writes no register is there for its effect.
+    info.effect =
+        std::none_of(uses_.begin(), uses_.end(), [](const Use& u) { return u.role == UseRole::kDestination; });
+    uses_.clear();
+    const auto rows = shadow_table().find(words[0]);
+    if (rows == shadow_table().end()) return;
+    for (const auto& candidate : rows->second) {
+        if (!match_words(candidate.words, 0, words, 0)) continue;
+        info.rule = candidate.row->rule;
+        info.effect |= candidate.row->effect;
+        if (candidate.row->data) info.data = candidate.row->data(Match{words});
+        return;
+    }
+}
+
 void Decoder::decode_instruction(const Instruction& ir) {
     ir_ = &ir;
+    uses_.clear();
     std::vector<std::string_view> words;
     auto add_words = [&words](std::string_view text) {
         while (true) {
@@ -634,7 +686,9 @@ void Decoder::decode_instruction(const Instruction& ir) {
         for (const auto& m : ir.modifiers)
             if (m != "uni") fail("unknown modifier ." + m);
         encode_call(ir, out);
+        add_shadow({"call"});
         program_->code.push_back(out);
+        add_shadow({"call", "results"});
         program_->info.push_back(info);
         program_->info.push_back(info);
         return;
@@ -704,6 +758,7 @@ void Decoder::decode_instruction(const Instruction& ir) {
         }
         program_->code.push_back(out);
         program_->info.push_back(std::move(info));
+        add_shadow(words);
         return;
     }
     fail(reason.empty() ? "unknown modifiers or types of " + std::string(words[0]) : reason);
@@ -727,6 +782,7 @@ void Decoder::decode_function(FunctionFrame& frame) {
     info.stat = stat->second;
     program_->code.push_back(end);
     program_->info.push_back(info);
+    add_shadow({"ret"});
     program_->function_of.resize(program_->code.size(), f.is_entry ? "" : f.name);
 }
 

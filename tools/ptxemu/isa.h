@@ -128,6 +128,9 @@ class Decoder {
     std::map<std::pair<uint64_t, int>, uint32_t> constants_, shared_constants_;
     std::map<std::string, uint32_t> specials_;
     std::map<std::string, uint32_t> stats_;
+    std::vector<Use> uses_;   // of the instruction that is being decoded
+    void use(UseRole role, uint32_t slot, int bits) { uses_.push_back({slot, static_cast<uint8_t>(bits), role}); }
+    void add_shadow(const std::vector<std::string_view>& words);
 };
 
 // The rows of each file.

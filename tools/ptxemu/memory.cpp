@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <vector>
 
 namespace ptxemu {
 namespace {
@@ -26,7 +27,10 @@ uint64_t page_bytes() {
 }   // namespace
 
 GlobalMemory::~GlobalMemory() {
-    for (const auto& [base, block] : blocks_) munmap(block.mapping, block.mapping_bytes);
+    for (const auto& [base, block] : blocks_) {
+        munmap(block.mapping, block.mapping_bytes);
+        if (block.written != nullptr) munmap(block.written, block.written_bytes);
+    }
 }
 
 uint64_t GlobalMemory::allocate(uint64_t bytes) {
@@ -46,8 +50,19 @@ uint64_t GlobalMemory::allocate(uint64_t bytes) {
         auto* words = reinterpret_cast<uint32_t*>(base);
         std::fill(words, words + (low + body - base) / sizeof(uint32_t), kPoison);
     }
+    Block block{bytes, mapping, mapping_bytes, nullptr, 0};
+    if (tracks_writes_) {   // a page of it costs nothing until a byte that it stands for is written
+        block.written_bytes = (bytes + 7) / 8;
+        void* bits = mmap(nullptr, block.written_bytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (bits == MAP_FAILED) {
+            munmap(mapping, mapping_bytes);
+            return 0;
+        }
+        block.written = static_cast<uint8_t*>(bits);
+    }
     const std::unique_lock lock(mutex_);
-    blocks_.emplace(base, Block{bytes, mapping, mapping_bytes});
+    blocks_.emplace(base, block);
     total_ += bytes;
     return base;
 }
@@ -58,6 +73,7 @@ bool GlobalMemory::release(uint64_t base) {
     if (found == blocks_.end()) return false;
     total_ -= found->second.bytes;
     munmap(found->second.mapping, found->second.mapping_bytes);
+    if (found->second.written != nullptr) munmap(found->second.written, found->second.written_bytes);
     blocks_.erase(found);
     return true;
 }
@@ -67,8 +83,67 @@ Allocation GlobalMemory::find(uint64_t address, uint64_t length) const {
     auto after = blocks_.upper_bound(address);
     if (after == blocks_.begin()) return {};
     --after;
-    const Allocation allocation{after->first, after->second.bytes};
+    const Allocation allocation{after->first, after->second.bytes, after->second.written};
     return allocation.contains(address, length) ? allocation : Allocation{};
+}
+
+void GlobalMemory::mark_written(uint64_t address, uint64_t bytes) {
+    const Allocation a = find(address, bytes);
+    if (a.written != nullptr) set_written(a.written, address - a.base, bytes);
+}
+
+void GlobalMemory::copy_written(uint64_t dst, uint64_t src, uint64_t bytes) {
+    const Allocation to = find(dst, bytes), from = find(src, bytes);
+    if (to.written == nullptr) return;
+    if (from.written == nullptr || all_written(from.written, src - from.base, bytes)) {
+        set_written(to.written, dst - to.base, bytes);
+        return;
+    }
+    // The two may overlap: read the source's bits first.
+    std::vector<bool> set(bytes);
+    for (uint64_t i = 0; i < bytes; ++i) {
+        const uint64_t at = src - from.base + i;
+        set[i] = from.written[at / 8] >> (at & 7) & 1;
+    }
+    for (uint64_t i = 0; i < bytes; ++i) {
+        const uint64_t at = dst - to.base + i;
+        const auto bit = static_cast<uint8_t>(1u << (at & 7));
+        to.written[at / 8] = static_cast<uint8_t>(set[i] ? to.written[at / 8] | bit : to.written[at / 8] & ~bit);
+    }
+}
+
+void set_written(uint8_t* written, uint64_t offset, uint64_t bytes) {
+    // CTAs of several host threads write neighbouring bytes.
+    auto add = [written](uint64_t at, uint32_t bits) {
+        uint8_t* p = written + at;
+        if ((__atomic_load_n(p, __ATOMIC_RELAXED) & bits) != bits)
+            __atomic_fetch_or(p, static_cast<uint8_t>(bits), __ATOMIC_RELAXED);
+    };
+    if (bytes == 0) return;
+    const uint64_t end = offset + bytes, first = offset / 8, last = end / 8;
+    const uint32_t head = 0xffu << (offset & 7) & 0xff, tail = (1u << (end & 7)) - 1;
+    if (first == last) return add(first, head & tail);
+    add(first, head);
+    if (last - first > 1) std::memset(written + first + 1, 0xff, last - first - 1);
+    if (tail != 0) add(last, tail);
+}
+
+bool all_written(const uint8_t* written, uint64_t offset, uint64_t bytes) {
+    if (bytes == 0) return true;
+    const uint64_t end = offset + bytes, first = offset / 8, last = end / 8;
+    const uint32_t head = 0xffu << (offset & 7) & 0xff, tail = (1u << (end & 7)) - 1;
+    if (first == last) return (written[first] & head & tail) == (head & tail);
+    if ((written[first] & head) != head || (tail != 0 && (written[last] & tail) != tail)) return false;
+    for (uint64_t i = first + 1; i < last; ++i)
+        if (written[i] != 0xff) return false;
+    return true;
+}
+
+void unwritten_bytes(const uint8_t* written, uint64_t offset, uint64_t bytes, uint8_t* out) {
+    for (uint64_t i = 0; i < bytes; ++i) {
+        const uint64_t at = offset + i;
+        out[i] = written[at / 8] >> (at & 7) & 1 ? 0 : 0xff;
+    }
 }
 
 uint64_t GlobalMemory::allocated_bytes() const {

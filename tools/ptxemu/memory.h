@@ -13,6 +13,7 @@ namespace ptxemu {
 struct Allocation {
     uint64_t base = 0;
     uint64_t bytes = 0;
+    uint8_t* written = nullptr;   // a bit per byte, set where somebody wrote it; null: not tracked
     bool contains(uint64_t address, uint64_t length) const {
         return address >= base && length <= bytes && address - base <= bytes - length;
     }
@@ -37,11 +38,24 @@ class GlobalMemory {
     Allocation find(uint64_t address, uint64_t length) const;
     uint64_t allocated_bytes() const;
 
+    // New allocations remember which of their bytes were written (PTXEMU_CHECK=1). The host says so with mark_written;
+    // bytes that are in no allocation, or in one that is not tracked, are ignored.
+    void track_writes() { tracks_writes_ = true; }
+    void mark_written(uint64_t address, uint64_t bytes);
+    // A copy within device memory: the destination is as written as the source.
+    void copy_written(uint64_t dst, uint64_t src, uint64_t bytes);
+
   private:
-    struct Block { uint64_t bytes; void* mapping; uint64_t mapping_bytes; };
+    struct Block { uint64_t bytes; void* mapping; uint64_t mapping_bytes; uint8_t* written; uint64_t written_bytes; };
     mutable std::shared_mutex mutex_;
     std::map<uint64_t, Block> blocks_;
     uint64_t total_ = 0;
+    bool tracks_writes_ = false;
 };
+
+// Of the bytes [offset, offset + bytes) of an allocation: sets their bits; are all set?; out[i] = 0xff where not set.
+void set_written(uint8_t* written, uint64_t offset, uint64_t bytes);
+bool all_written(const uint8_t* written, uint64_t offset, uint64_t bytes);
+void unwritten_bytes(const uint8_t* written, uint64_t offset, uint64_t bytes, uint8_t* out);
 
 }  // namespace ptxemu

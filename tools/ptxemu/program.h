@@ -59,6 +59,23 @@ struct Insn {
     uint32_t list = 0, list_count = 0;   // operands that do not fit: Program::lists[list ..]
 };
 
+// What an instruction reads and writes, as the decoder resolved its operands; and its rule: definedness.h.
+enum class UseRole : uint8_t { kSource, kDestination, kAddress };
+struct Use {
+    uint32_t slot;
+    uint8_t bits;   // 1: predicate
+    UseRole role;
+};
+class Definedness;
+struct ShadowInfo;
+using ShadowRule = void (*)(Definedness& d, Exec& x, const Insn& in, const ShadowInfo& info, uint32_t mask);
+struct ShadowInfo {
+    ShadowRule rule = nullptr;
+    uint32_t data = 0;   // belongs to the rule
+    uint32_t first_use = 0, uses = 0;
+    bool effect = false;
+};
+
 struct InsnInfo {
     int line = 0;
     int source_file = 0, source_line = 0;
@@ -138,6 +155,8 @@ class Program {
     int target_sm = 0;
     std::vector<Insn> code;
     std::vector<InsnInfo> info;
+    std::vector<ShadowInfo> shadow;
+    std::vector<Use> uses;
     std::vector<uint8_t> constants;
     std::vector<SharedConstant> shared_constants;
     std::vector<uint32_t> lists;

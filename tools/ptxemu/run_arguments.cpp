@@ -493,7 +493,9 @@ std::vector<uint8_t> RunArguments::place(GlobalMemory& memory) {
         b.address = memory.allocate(b.bytes);
         if (b.address == 0)
             tool::bad_input("buffer " + b.name + ": no memory for " + std::to_string(b.bytes) + " bytes");
-        if (b.filled) std::memcpy(reinterpret_cast<void*>(b.address), b.data.data(), b.bytes);
+        if (!b.filled) continue;
+        std::memcpy(reinterpret_cast<void*>(b.address), b.data.data(), b.bytes);
+        memory.mark_written(b.address, b.bytes);
     }
     std::vector<uint8_t> block(list_->param_bytes);
     for (size_t i = 0; i < list_->parts.size(); ++i) {

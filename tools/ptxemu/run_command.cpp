@@ -208,6 +208,7 @@ int run_kernel(const RunOptions& options) {
         seed = options.seed + ran;
         device.seed = seed;
         Launched run_of;
+        if (options.check) run_of.memory.track_writes();
         try {
             const auto symbols = place_variables(*file.module, run_of.memory);
             run_of.program = decode(*file.module, kernel, symbols);

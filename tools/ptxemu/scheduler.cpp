@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "definedness.h"
+
 namespace ptxemu {
 namespace {
 
@@ -386,6 +388,7 @@ void Worker::set_up_exec(Cta& cta, Warp& warp) {
     exec.base[1] = const_cast<uint8_t*>(cta.constants);
     exec.cta = &cta;
     exec.warp = &warp;
+    exec.definedness = cta.definedness.get();
 }
 
 void Worker::start_cluster(uint64_t linear) {
@@ -493,6 +496,10 @@ void Worker::start_cta(Cta& cta) {
             }
         }
     }
+    if (device->check) {
+        if (!cta.definedness) cta.definedness = std::make_shared<Definedness>();
+        cta.definedness->start(p, cta);
+    }
 }
 
 bool warp_ready(const Warp& warp, const Cta& cta) {
@@ -559,6 +566,7 @@ int Worker::pick_fragment(Warp& warp, uint32_t* limit) {
     return -1;
 }
 
+template <bool kChecked>
 uint32_t Worker::run_warp(Warp& warp, uint32_t budget) {
     const Insn* code = program->code.data();
     uint32_t executed = 0;
@@ -575,6 +583,10 @@ uint32_t Worker::run_warp(Warp& warp, uint32_t budget) {
         bool stored = false, yielded = false;
         do {
             const Insn& in = code[pc];
+            if constexpr (kChecked) {
+                exec.pc = pc;
+                exec.definedness->before(exec, in, mask);
+            }
             const uint32_t m = mask & (*exec.at<uint32_t>(in.guard) ^ in.guard_flip);
             ++executed;
             if (m != 0) {
@@ -826,7 +838,7 @@ void Worker::run_cluster(uint64_t linear) {
         if (cluster.adversarial)
             quantum = cluster.random.below(8) == 0 ? 1 + cluster.random.below(2048) : 1 + cluster.random.below(48);
         set_up_exec(cta, warp);
-        cluster.time += std::max(1u, run_warp(warp, quantum));
+        cluster.time += std::max(1u, exec.definedness ? run_warp<true>(warp, quantum) : run_warp<false>(warp, quantum));
         if (!cluster.adversarial && warp.fragments.size() <= 1) cluster.current_warp = w + 1 < warps ? w + 1 : 0;
         if (cta.exited()) {
             finish_cta(cta);

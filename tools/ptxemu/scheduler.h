@@ -36,6 +36,7 @@ struct Worker {
     void start_cluster(uint64_t linear);
     void start_cta(Cta& cta);
     void finish_cta(Cta& cta);
+    template <bool kChecked>
     uint32_t run_warp(Warp& warp, uint32_t budget);
     int pick_fragment(Warp& warp, uint32_t* limit);
     int pick_warp();

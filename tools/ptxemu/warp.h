@@ -138,6 +138,7 @@ struct NamedBarrier {
 
 struct Worker;
 struct Cluster;
+class Definedness;
 
 struct Cta {
     Cluster* cluster = nullptr;
@@ -161,6 +162,7 @@ struct Cta {
     size_t tensor_head = 0;
     bool adversarial = false;
     uint64_t epoch = 0;   // grows with every event that can end a wait of one of its warps
+    std::shared_ptr<Definedness> definedness;   // DeviceConfig::check only
 
     bool async_pending() const { return !unordered.empty() || tensor_head < tensor_queue.size(); }
     bool exited() const { return live_warps == 0; }
@@ -208,6 +210,7 @@ struct Exec {
     GlobalMemory* memory = nullptr;
     const DeviceConfig* device = nullptr;
     Worker* worker = nullptr;
+    Definedness* definedness = nullptr;   // of the CTA; null without DeviceConfig::check
     uint64_t tma_bytes_loaded = 0, mma_operations = 0;
 
     template <class T>
