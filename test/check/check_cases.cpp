@@ -204,16 +204,75 @@ constexpr double kCoveringTensorTiles = 400;   // 8300 keys, three token tiles, 
 constexpr double kCoveringGenericFmas = 40e6;  // 4900 cells at 64 heads
 constexpr double kCoveringTileFmas = 15e6;     // the judges' part of kTileShapes
 
+void append(std::vector<Case>* cases, const std::vector<Case>& more) {
+    cases->insert(cases->end(), more.begin(), more.end());
+}
 void append_named(std::vector<Case>* cases, std::initializer_list<const char*> names) {
-    for (const char* name : names) {
-        Case c;
-        std::string error;
-        if (!parse_case(name, &c, &error)) {
-            std::fprintf(stderr, "check: built-in case %s: %s\n", name, error.c_str());
-            std::abort();
-        }
-        cases->push_back(c);
+    append(cases, cases_named(names));
+}
+
+// ---- the engine's words
+
+struct Switch {
+    const char* word;
+    bool (*on)(const Engine&);
+    void (*set)(Engine&);
+};
+constexpr Switch kSwitches[] = {
+    {"fixed", [](const Engine& e) { return e.rows == Engine::Rows::kFixed; },
+     [](Engine& e) { e.rows = Engine::Rows::kFixed; }},
+    {"ids", [](const Engine& e) { return e.rows == Engine::Rows::kIds; },
+     [](Engine& e) { e.rows = Engine::Rows::kIds; }},
+    {"causal", [](const Engine& e) { return e.sees == Engine::Sees::kCausal; },
+     [](Engine& e) { e.sees = Engine::Sees::kCausal; }},
+    {"rowlen", [](const Engine& e) { return e.sees == Engine::Sees::kRowLength; },
+     [](Engine& e) { e.sees = Engine::Sees::kRowLength; }},
+    {"window", [](const Engine& e) { return e.sees == Engine::Sees::kWindow; },
+     [](Engine& e) { e.sees = Engine::Sees::kWindow; }},
+    {"i64", [](const Engine& e) { return e.wide; }, [](Engine& e) { e.wide = true; }},
+    {"wbf16", [](const Engine& e) { return e.weight_bf16; }, [](Engine& e) { e.weight_bf16 = true; }},
+    {"w2", [](const Engine& e) { return e.factor == 1; }, [](Engine& e) { e.factor = 1; }},
+    {"w2bf16", [](const Engine& e) { return e.factor == 2; }, [](Engine& e) { e.factor = 2; }},
+    {"stable", [](const Engine& e) { return e.scale_table; }, [](Engine& e) { e.scale_table = true; }},
+    {"bf16", [](const Engine& e) { return e.bf16; }, [](Engine& e) { e.bf16 = true; }},
+    {"rel", [](const Engine& e) { return e.relative; }, [](Engine& e) { e.relative = true; }},
+    {"pdl", [](const Engine& e) { return e.pdl; }, [](Engine& e) { e.pdl = true; }},
+};
+struct Number {
+    const char* word;
+    int Engine::*value;
+    int none, lowest, highest;
+};
+constexpr Number kNumbers[] = {{"r", &Engine::ratio, 1, 2, 512},
+                               {"wgap", &Engine::weight_gap, 0, 1, 4096},
+                               {"cut", &Engine::cut, 0, 1, 1 << 20},
+                               {"fill", &Engine::fill, -1, 0, 1 << 20},
+                               {"sms", &Engine::sms, 0, 1, 1 << 20}};
+
+std::string engine_words(const Engine& e) {
+    std::string text;
+    auto add = [&](const std::string& word) { text += (text.empty() ? "" : ",") + word; };
+    for (const Switch& s : kSwitches)
+        if (s.on(e)) add(s.word);
+    for (const Number& n : kNumbers)
+        if (e.*n.value != n.none) add(n.word + std::to_string(e.*n.value));
+    if (!e.label.empty()) add("@" + e.label);
+    return text;
+}
+
+bool parse_word(const std::string& word, Engine* e) {
+    if (word.size() > 1 && word[0] == '@') return e->label = word.substr(1), true;
+    for (const Switch& s : kSwitches)
+        if (word == s.word) return s.set(*e), true;
+    for (const Number& n : kNumbers) {
+        const std::string prefix = n.word;
+        if (word.compare(0, prefix.size(), prefix) != 0) continue;
+        int value = 0;
+        const auto [stop, code] = std::from_chars(word.data() + prefix.size(), word.data() + word.size(), value);
+        if (code != std::errc() || stop != word.data() + word.size() || value < n.lowest || value > n.highest) continue;
+        return e->*n.value = value, true;
     }
+    return false;
 }
 
 }  // namespace
@@ -227,7 +286,8 @@ std::string case_name(const Case& c) {
     return c.kernel + number("h", c.heads) + number("d", c.depth) + number("t", c.tokens) + number("b", c.batch) +
            number("n", c.keys) + number("p", c.page_size) + "/" + layout_name(c.layout) + number("pad", c.page_pad) +
            number("gap", c.score_pad) + "/" + values_name(c.values) + "/" + situation_name(c.situation) +
-           (c.check_flag ? "/check" : "/nocheck") + (c.tight ? "/tight" : "/guard") + number("s", c.seed);
+           (c.check_flag ? "/check" : "/nocheck") + (c.tight ? "/tight" : "/guard") + number("s", c.seed) +
+           (c.engine == Engine{} ? "" : "/" + engine_words(c.engine));
 }
 
 bool parse_case(const std::string& name, Case* c, std::string* error) {
@@ -237,8 +297,8 @@ bool parse_case(const std::string& name, Case* c, std::string* error) {
         parts.push_back(name.substr(begin, end - begin));
         begin = end + 1;
     }
-    if (parts.size() != 15) {
-        *error = "a case name has 15 parts, this one has " + std::to_string(parts.size());
+    if (parts.size() != 15 && parts.size() != 16) {
+        *error = "a case name has 15 parts or 16, this one has " + std::to_string(parts.size());
         return false;
     }
     auto number = [&](size_t i, const std::string& prefix, int lowest, int highest, int* value) {
@@ -286,8 +346,31 @@ bool parse_case(const std::string& name, Case* c, std::string* error) {
         *error = "pad is not a multiple of 16";
         return false;
     }
+    const std::string words = parts.size() == 16 ? parts[15] : "";
+    for (size_t begin = 0; begin < words.size();) {
+        const size_t end = std::min(words.find(',', begin), words.size());
+        if (!parse_word(words.substr(begin, end - begin), &r.engine)) {
+            *error = "'" + words.substr(begin, end - begin) + "' is unknown";
+            return false;
+        }
+        begin = end + 1;
+    }
     *c = r;
     return true;
+}
+
+std::vector<Case> cases_named(std::initializer_list<const char*> names) {
+    std::vector<Case> cases;
+    for (const char* name : names) {
+        Case c;
+        std::string error;
+        if (!parse_case(name, &c, &error)) {
+            std::fprintf(stderr, "check: built-in case %s: %s\n", name, error.c_str());
+            std::abort();
+        }
+        cases.push_back(c);
+    }
+    return cases;
 }
 
 std::vector<Case> covering_cases() {
@@ -338,6 +421,7 @@ std::vector<Case> covering_cases() {
             "sm90_score_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1304",
             "sm90_score_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1305",
         });
+    append(&cases, engine_cases());
     return cases;
 }
 
@@ -440,6 +524,24 @@ std::vector<Case> random_cases(int count, uint32_t seed) {
         c.tight = rng.below(2) == 0;
         c.seed = static_cast<uint32_t>(rng.below(1000000000));
         if (c.situation == Situation::kBadPages && c.page_size == 0) continue;
+        if (rng.below(2) == 0) {   // what a user gets: a forced kernel may not serve it
+            Engine& e = c.engine;
+            if (c.kernel != "generic_score") c.kernel = "auto";
+            e.rows = static_cast<Engine::Rows>(rng.below(3));
+            e.sees = static_cast<Engine::Sees>(rng.below(4));
+            if (e.sees != Engine::Sees::kWindow && rng.below(3) == 0) e.ratio = draw(1, draw(1, 512));
+            e.wide = rng.below(2) == 0;
+            e.weight_bf16 = rng.below(3) == 0;
+            if (rng.below(3) == 0) e.weight_gap = draw(1, 20);
+            e.factor = draw(0, 2);
+            e.scale_table = c.layout == Layout::kSplitPool && rng.below(2) == 0;
+            e.bf16 = rng.below(3) == 0;
+            e.relative = rng.below(3) == 0;
+            if (e.relative && rng.below(2) == 0) e.cut = draw(1, c.keys + 100);
+            if (rng.below(2) == 0) e.fill = draw(0, 300);
+            if (rng.below(3) == 0) e.sms = draw(1, 200);
+            e.pdl = rng.below(4) == 0;
+        }
         if (tensor ? tensor_cost(c) > kCoveringTensorTiles : generic_cost(c) > kCoveringGenericFmas) continue;
         cases.push_back(c);
     }
@@ -453,6 +555,14 @@ std::string missing_coverage(const std::vector<Case>& cases) {
         for (size_t begin = 0, i = 0; begin < name.size(); ++i) {
             const size_t end = std::min(name.find('/', begin), name.size());
             seen.insert(std::to_string(i) + "=" + name.substr(begin, end - begin));
+            begin = end + 1;
+        }
+        const std::string words = engine_words(c.engine);
+        for (size_t begin = 0; begin < words.size();) {
+            const size_t end = std::min(words.find(',', begin), words.size());
+            const std::string word = words.substr(begin, end - begin);
+            seen.insert("engine/" + word);
+            seen.insert("engine/" + word.substr(0, word.find_last_not_of("0123456789") + 1));
             begin = end + 1;
         }
         if (c.kernel == "sm100_score_h64" && c.tokens > 4 && c.keys <= 128) seen.insert("sliced");
@@ -487,6 +597,17 @@ std::string missing_coverage(const std::vector<Case>& cases) {
         for (const char* kernel : {"sm100_score_h64/64/", "sm100_score_h32/32/", "sm100_score_h32_t3/32/",
                                    "sm90_score_h64/64/", "sm90_score_h32/32/"})
             wanted.push_back(kernel + std::to_string(tokens));
+    for (const Switch& s : kSwitches) wanted.push_back(std::string("engine/") + s.word);
+    for (const Number& n : kNumbers) wanted.push_back(std::string("engine/") + n.word);
+    for (const char* label :
+         {"rows=0", "rows=1", "rows=padded", "rows=graph-padding", "len<0", "lens-all-0", "len=1", "len=63", "len=64",
+          "len=65", "len=2047", "len=2048", "len=2049", "len=64K+1", "len=128K", "next_n=1", "next_n=2", "next_n=3",
+          "next_n=4", "next_n=5", "next_n=6", "next_n=uneven-5", "table-poison", "table-exact-width", "page-stride",
+          "layers", "nan-inf", "subnormal-codes", "weights-negative-and-0"})
+        wanted.push_back(std::string("engine/@") + label);
+    for (int heads : {4, 8, 16, 32, 64, 128})
+        for (int depth : {128, 64})
+            wanted.push_back("engine/@heads=" + std::to_string(heads) + "-depth=" + std::to_string(depth));
     for (const std::string& value : wanted)
         if (seen.count(value) == 0) return "no case has " + value;
     return "";

@@ -3,6 +3,7 @@
 // all of it, so that a name is enough to repeat the case.
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,28 @@ enum class Situation {
     kOverrun      // cu_seqlens_q runs past max_rows: clamped
 };
 
+// What an engine sends beyond the plain case; in a name, words behind the seed: ids,window,wbf16,fill65,@rows=0
+struct Engine {
+    enum class Rows { kCuSeqlens, kFixed, kIds } rows = Rows::kCuSeqlens;                 // -, fixed, ids
+    enum class Sees { kLength, kCausal, kRowLength, kWindow } sees = Sees::kLength;       // -, causal, rowlen, window
+    int ratio = 1;              // rN: tokens per key
+    bool wide = false;          // i64: lengths and windows
+    bool weight_bf16 = false;   // wbf16
+    int weight_gap = 0;         // wgapN: elements between rows of q_scale
+    int factor = 0;             // 1, w2: a second, fp32 factor; 2, w2bf16
+    bool scale_table = false;   // stable: the scale pool has a table and a size of its own
+    bool bf16 = false;          // bf16: scores
+    bool relative = false;      // rel: column 0 is a row's first key
+    int cut = 0;                // cutN: N columns, wider windows are cut to them; with rel
+    int fill = -1;              // fillN: dead columns get -inf, up to N columns beyond max_keys (or up to the cut)
+    int sms = 0;                // smsN: a limit of CTAs
+    bool pdl = false;           // pdl
+    std::string label;          // @...: the cell of the trigger matrix that the case stands for
+
+    bool operator==(const Engine&) const = default;
+    bool fills() const { return fill >= 0; }
+};
+
 struct Case {
     std::string kernel = "auto";  // or the symbol that is forced
     int heads = 64, depth = 128;
@@ -46,6 +69,7 @@ struct Case {
     bool check_flag = false;  // LIDX_FLAG_CHECK
     bool tight = false;       // inputs end where their allocation ends, instead of at a canary
     uint32_t seed = 1;
+    Engine engine;
 };
 
 // auto/h64/d128/t2/b1/n129/p64/block-split/pad16/gap3/lattice/plain/check/guard/s1
@@ -59,6 +83,13 @@ const char* situation_name(Situation situation);
 
 // For every run of CI: every value of every dimension occurs, and nearly every pair of values.
 std::vector<Case> covering_cases();
+// What engines send: every feature by itself and in company, and the cells of the trigger matrix (docs/engines.md).
+std::vector<Case> engine_cases();
+// The shapes of docs/engines.md at heads 64, 32, 8, 4, 128 and at depth 64.
+std::vector<Case> shape_cases();
+// A list of names, which must be good ones.
+std::vector<Case> cases_named(std::initializer_list<const char*> names);
+
 // The whole product of heads, tokens, pages, layouts and lengths, uniform and ragged, for every kernel that serves
 // them.
 std::vector<Case> long_cases();

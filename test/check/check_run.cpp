@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -16,6 +17,7 @@
 
 #include "check_model.h"
 #include "kernel/sm90_schedule.h"
+#include "ref/bf16.h"
 #include "ref/error_bound.h"
 #include "ref/oracle.h"
 
@@ -34,7 +36,27 @@ std::string lidx_failure(const Machine& machine, const char* what, lidx_status s
 lidx_score_desc describe(const Inputs& in) {
     lidx_score_desc desc;
     lidx_score_desc_init(&desc);
-    desc.flags = in.c.check_flag ? LIDX_FLAG_CHECK : 0;
+    const Engine& e = in.c.engine;
+    if (in.c.check_flag) desc.flags |= LIDX_FLAG_CHECK;
+    if (e.fills()) desc.flags |= LIDX_FLAG_FILL;
+    if (e.relative) desc.flags |= LIDX_FLAG_RELATIVE_COLUMNS;
+    if (e.pdl) desc.flags |= LIDX_FLAG_PDL;
+    if (e.sees == Engine::Sees::kCausal) desc.flags |= LIDX_FLAG_CAUSAL;
+    if (e.rows == Engine::Rows::kFixed) desc.row_map = LIDX_ROWS_FIXED;
+    if (e.rows == Engine::Rows::kIds) desc.row_map = LIDX_ROWS_REQUEST_IDS;
+    if (e.sees == Engine::Sees::kRowLength) desc.visibility = LIDX_SEE_ROW_LENGTH;
+    if (e.sees == Engine::Sees::kWindow) desc.visibility = LIDX_SEE_WINDOW;
+    desc.length_type = e.wide ? LIDX_INT64 : LIDX_INT32;
+    desc.compress_ratio = e.ratio > 1 ? e.ratio : 0;
+    desc.max_sms = e.sms;
+    desc.weight_type = e.weight_bf16 ? LIDX_BF16 : LIDX_FP32;
+    desc.weight_stride = e.weight_gap != 0 ? in.c.heads + e.weight_gap : 0;
+    desc.weight2_type = e.factor == 2 ? LIDX_BF16 : LIDX_FP32;
+    desc.weight2_stride = e.factor != 0 ? in.c.heads + 1 : 0;
+    desc.score_type = e.bf16 ? LIDX_BF16 : LIDX_FP32;
+    desc.score_columns = in.declared_columns;
+    desc.scale_block_table_stride = in.scale_table_width;
+    if (e.scale_table) desc.scale_num_pages = in.scale_num_pages;
     desc.batch = in.c.batch;
     desc.max_rows = in.max_rows;
     desc.max_tokens = in.max_tokens;
@@ -63,6 +85,7 @@ int tile_tokens_of(const std::string& symbol) {
 // What a user must get on this machine; "" where any kernel will do.
 std::string expected_symbol(const Machine& machine, const Inputs& in) {
     if (in.c.kernel != "auto") return in.c.kernel;
+    if (!(in.c.engine == Engine{})) return "";   // as the kernels learn more
     const int page = in.c.page_size, heads = in.c.heads;
     const bool tensor_page = page == 0 || page == 16 || page == 32 || page == 64 || page == 128 || page == 256;
     if (machine.compute_capability == 90) {
@@ -92,16 +115,21 @@ bool is_sm90(const std::string& symbol) { return symbol.rfind("sm90_", 0) == 0; 
 // machine.
 std::array<uint32_t, 3> expected_grid(const Machine& machine, const Inputs& in, const Outcome& out) {
     const int tile_tokens = out.tile_tokens;
+    const int64_t columns = in.c.engine.fills() ? std::max(in.max_keys, in.score_columns) : in.max_keys;
+    const int64_t multiprocessors =
+        in.c.engine.sms != 0 ? std::min(in.c.engine.sms, machine.multiprocessors) : machine.multiprocessors;
     if (is_sm90(out.symbol)) {
         const int64_t units =
-            in.c.batch * ceil_div(in.max_keys, 64) * ceil_div(std::min(in.max_tokens, in.max_rows), tile_tokens);
-        return {static_cast<uint32_t>(std::min<int64_t>(units, machine.multiprocessors)), 1, 1};
+            in.c.batch * ceil_div(columns, 64) * ceil_div(std::min(in.max_tokens, in.max_rows), tile_tokens);
+        return {static_cast<uint32_t>(std::min<int64_t>(units, multiprocessors)), 1, 1};
     }
-    const int64_t key_tiles = ceil_div(in.max_keys, 128), base = in.c.batch * key_tiles;
+    const int64_t key_tiles = ceil_div(columns, 128), base = in.c.batch * key_tiles;
     const int64_t token_tiles = ceil_div(std::min(in.max_tokens, in.max_rows), tile_tokens);
     int64_t slices = 1;
-    if (base < machine.multiprocessors)
-        slices = std::max<int64_t>(1, std::min(2 * machine.multiprocessors / base, ceil_div(token_tiles, 2)));
+    if (base < multiprocessors)
+        slices = std::max<int64_t>(1, std::min(2 * multiprocessors / base, ceil_div(token_tiles, 2)));
+    if (in.c.engine.sms != 0)   // the CTAs share the tiles
+        return {static_cast<uint32_t>(std::min<int64_t>(base * slices, in.c.engine.sms)), 1, 1};
     return {static_cast<uint32_t>(in.c.batch), static_cast<uint32_t>(key_tiles), static_cast<uint32_t>(slices)};
 }
 
@@ -192,6 +220,8 @@ Sm90Counts sm90_counts(const Inputs& in, const Outcome& out, int64_t boxes, int6
 // A CTA whose key tile holds a live key and whose slice holds a token tile loads K once (a box per page of the tile)
 // and Q once per token tile, and multiplies in steps of K = 32. Boxes beyond a length or a pool count in full.
 std::string compare_counts(const Inputs& in, const Outcome& out, const Counts& before, const Counts& after) {
+    const Engine& e = in.c.engine;
+    if (e.sees != Engine::Sees::kLength || e.fills() || e.sms != 0) return "";   // other tiles, other shares
     int64_t mma = 0, loads = 0, bytes = 0;
     const int64_t slots = in.page_size != 0 ? in.page_size : in.max_keys;
     const int64_t tile_keys = is_sm90(out.symbol) ? 64 : 128;
@@ -260,14 +290,14 @@ double time_launches(const Machine& machine, const lidx_plan* plan, const lidx_s
 // Which row and key a cell is, for messages.
 std::string cell_text(const Inputs& in, int64_t cell) {
     const int64_t row = cell / in.score_stride, key = cell % in.score_stride;
-    std::string text = "row " + std::to_string(row) + " key " + std::to_string(key);
-    for (size_t b = 0; b < in.requests.size(); ++b) {
-        const Request& r = in.requests[b];
-        if (row >= r.row_begin && row < r.row_begin + r.tokens)
-            text += " (request " + std::to_string(b) + " token " + std::to_string(row - r.row_begin) + " of " +
-                    std::to_string(r.tokens) + ", length " + std::to_string(r.keys) + ")";
-    }
-    return text;
+    std::string text =
+        "row " + std::to_string(row) + (in.c.engine.relative ? " column " : " key ") + std::to_string(key);
+    const Row& of = in.rows[row];
+    if (of.request < 0) return text + " (no request's)";
+    const Request& r = in.requests[of.request];
+    return text + " (request " + std::to_string(of.request) + " token " + std::to_string(row - r.row_begin) + " of " +
+           std::to_string(r.tokens) + ", " +
+           (of.begin == 0 ? "length " : "keys " + std::to_string(of.begin) + " .. ") + std::to_string(of.end) + ")";
 }
 
 std::string value_text(uint32_t bits) {
@@ -279,6 +309,7 @@ std::string value_text(uint32_t bits) {
 // Collects wrong cells and keeps the worst.
 class Worst {
 public:
+    // got: fp32 bits, for the message.
     void add(int64_t cell, double badness, uint32_t got, const std::string& want) {
         ++wrong_;
         if (wrong_ > 1 && !(badness > badness_)) return;
@@ -356,29 +387,51 @@ Outcome run_case(const Machine& machine, const Inputs& in, const std::string& st
         complain("workspace_bytes is " + std::to_string(info.workspace_bytes));
 
     std::vector<uint32_t> poison(static_cast<size_t>(in.max_rows) * in.score_stride);
-    for (size_t i = 0; i < poison.size(); ++i) poison[i] = score_poison(static_cast<int64_t>(i));
+    for (size_t i = 0; i < poison.size(); ++i) poison[i] = score_poison(in.c, static_cast<int64_t>(i));
+    const size_t score_bytes = in.c.engine.bf16 ? 2 : 4;
+    std::vector<uint8_t> poison_bytes(poison.size() * score_bytes);
+    for (size_t i = 0; i < poison.size(); ++i)
+        std::memcpy(poison_bytes.data() + i * score_bytes, &poison[i], score_bytes);
+    const bool window = in.c.engine.sees == Engine::Sees::kWindow;
+    const size_t length_size = in.c.engine.wide ? 8 : 4;
+    const std::vector<uint8_t> none, lens_bytes = length_bytes(in.c, window ? in.sight.begins : in.sight.lengths),
+                               end_bytes = window ? length_bytes(in.c, in.sight.ends) : none;
+    const std::vector<int32_t>& row_map = in.c.engine.rows == Engine::Rows::kIds ? in.sight.row_requests
+                                                                                 : in.sight.cu_seqlens;
+    const size_t row_map_bytes = in.c.engine.rows == Engine::Rows::kFixed ? 0 : row_map.size() * 4;
     const std::vector<uint32_t> zeros(info.workspace_bytes / 4);
     const bool tight = in.c.tight;
     GuardedBuffer q(machine, "q", in.q.data(), in.q.size(), 16, tight);
-    GuardedBuffer q_scale(machine, "q_scale", in.q_scale.data(), in.q_scale.size() * 4, 16, tight);
+    // No more alignment than lidx.h asks for; the sm90 kernels ask for more.
+    GuardedBuffer q_scale(machine, "q_scale", in.weights.data(), in.weights.size(),
+                          is_sm90(out.symbol) ? 16 : in.c.engine.weight_bf16 ? 2 : 4, tight);
+    GuardedBuffer q_scale2(machine, "q_scale2", in.weights2.data(), in.weights2.size(),
+                           in.c.engine.factor == 2 ? 2 : 4, tight);
     GuardedBuffer k_pool(machine, "k", in.k_pool.data(), in.k_pool.size(), 16, tight);
     GuardedBuffer k_scale_pool(machine, "k_scale", in.k_scale_pool.data(), in.k_scale_pool.size(), 4, tight);
     GuardedBuffer table(machine, "block_table", in.block_table.data(), in.block_table.size() * 4, 4, tight);
-    GuardedBuffer lens(machine, "context_lens", in.context_lens.data(), in.context_lens.size() * 4, 4, tight);
-    GuardedBuffer cu(machine, "cu_seqlens_q", in.cu_seqlens_q.data(), in.cu_seqlens_q.size() * 4, 4, tight);
-    GuardedBuffer scores(machine, "scores", poison.data(), poison.size() * 4, 4, false);
+    GuardedBuffer scale_table(machine, "scale_block_table", in.scale_table.data(), in.scale_table.size() * 4, 4,
+                              tight);
+    GuardedBuffer lens(machine, window ? "row_begin" : "context_lens", lens_bytes.data(), lens_bytes.size(), length_size,
+                       tight);
+    GuardedBuffer ends(machine, "row_end", end_bytes.data(), end_bytes.size(), length_size, tight);
+    GuardedBuffer rows(machine, "the row map", row_map.data(), row_map_bytes, 4, tight);
+    GuardedBuffer scores(machine, "scores", poison_bytes.data(), poison_bytes.size(), score_bytes, false);
     GuardedBuffer workspace(machine, "workspace", zeros.data(), zeros.size() * 4, 16, false);
 
     lidx_score_args args;
     lidx_score_args_init(&args);
     args.q = q.at<void>();
-    args.q_scale = q_scale.at<float>();
+    args.q_scale = q_scale.at<void>();
+    args.q_scale2 = q_scale2.at<void>();
     args.k_base = k_pool.at<void>();
     args.k_scale_base = in.k_scale_pool.empty() ? k_pool.at<void>(in.k_scale_offset) : k_scale_pool.at<void>();
     args.block_table = table.at<int32_t>();
-    args.context_lens = lens.at<int32_t>();
-    args.cu_seqlens_q = cu.at<int32_t>();
-    args.scores = scores.at<float>();
+    args.scale_block_table = scale_table.at<int32_t>();
+    (window ? args.row_begin : args.context_lens) = lens.at<void>();
+    args.row_end = ends.at<void>();
+    (in.c.engine.rows == Engine::Rows::kIds ? args.row_requests : args.cu_seqlens_q) = rows.at<int32_t>();
+    args.scores = scores.at<void>();
     args.workspace = workspace.at<void>();
     args.workspace_bytes = info.workspace_bytes;
 
@@ -396,12 +449,14 @@ Outcome run_case(const Machine& machine, const Inputs& in, const std::string& st
         }
     }
 
-    for (GuardedBuffer* buffer : {&q, &q_scale, &k_pool, &k_scale_pool, &table, &lens, &cu})
+    for (GuardedBuffer* buffer : {&q, &q_scale, &q_scale2, &k_pool, &k_scale_pool, &table, &scale_table, &lens, &ends,
+                                  &rows})
         complain(buffer->damage(true));
     complain(scores.damage(false));
     complain(workspace.damage(false));
     out.scores.resize(poison.size());
-    std::memcpy(out.scores.data(), scores.payload(), poison.size() * 4);
+    for (size_t i = 0; i < poison.size(); ++i)
+        std::memcpy(&out.scores[i], scores.payload() + i * score_bytes, score_bytes);
     out.hash = 0xcbf29ce484222325u;  // FNV-1a over words
     for (uint32_t word : out.scores) out.hash = (out.hash ^ word) * 0x100000001b3u;
     if (!zeros.empty()) {
@@ -436,28 +491,38 @@ public:
     std::string judge() {
         std::vector<uint8_t> live(out_.scores.size(), 0);
         std::vector<Codes> keys;
-        for (const Request& r : in_.requests) {
-            keys.resize(r.keys);
-            for (int key = 0; key < r.keys; ++key)
-                keys[key].decode(r.codes.data() + static_cast<size_t>(key) * c_.depth, c_.depth);
-            for (int row = r.row_begin; row < r.row_begin + r.tokens; ++row) {
-                take_row(row);
-                for (int key = 0; key < r.keys; ++key) {
-                    if (r.dead[key]) continue;
-                    const int64_t cell = row * in_.score_stride + key;
-                    live[cell] = 1;
-                    if (c_.values == Values::kLattice || c_.values == Values::kSpecial)
-                        judge_exact(cell, keys[key], r.scales[key]);
-                    if (c_.values == Values::kNormal || c_.values == Values::kCodes)
-                        judge_bound(cell, keys[key], r.scales[key]);
-                    if (c_.values != Values::kLattice) judge_model(cell, keys[key], r.scales[key]);
-                }
+        int request = -1;   // whose keys these are
+        for (int row = 0; row < in_.max_rows; ++row) {
+            const Row& of = in_.rows[row];
+            if (of.request < 0) continue;
+            const Request& r = in_.requests[of.request];
+            if (of.request != request) {
+                request = of.request;
+                keys.resize(r.keys);
+                for (int key = 0; key < r.keys; ++key)
+                    keys[key].decode(r.codes.data() + static_cast<size_t>(key) * c_.depth, c_.depth);
+            }
+            take_row(row);
+            const int64_t cells = row * in_.score_stride;
+            for (int key = of.begin; key < of.end; ++key) {
+                if (r.dead[key]) continue;
+                const int64_t cell = cells + (c_.engine.relative ? key - of.begin : key);
+                live[cell] = 1;
+                if (c_.values == Values::kLattice || c_.values == Values::kSpecial)
+                    judge_exact(cell, keys[key], r.scales[key]);
+                // What bf16 loses is judged by the models, which are exact.
+                if ((c_.values == Values::kNormal || c_.values == Values::kCodes) && !c_.engine.bf16)
+                    judge_bound(cell, keys[key], r.scales[key]);
+                if (c_.values != Values::kLattice) judge_model(cell, keys[key], r.scales[key]);
             }
         }
-        for (size_t cell = 0; cell < live.size(); ++cell) {
-            const uint32_t poison = score_poison(static_cast<int64_t>(cell));
-            if (!live[cell] && out_.scores[cell] != poison)
-                dead_.add(static_cast<int64_t>(cell), 0, out_.scores[cell], "the dead cell's poison");
+        for (size_t at = 0; at < live.size(); ++at) {
+            const auto cell = static_cast<int64_t>(at);
+            const int64_t row = cell / in_.score_stride, column = cell % in_.score_stride;
+            const bool filled = c_.engine.fills() && in_.rows[row].request >= 0 && column < in_.score_columns;
+            const uint32_t want = filled ? score_bits(-std::numeric_limits<float>::infinity()) : score_poison(c_, cell);
+            if (!live[at] && out_.scores[at] != want)
+                dead_.add(cell, 0, fp32_of(out_.scores[at]), filled ? "-inf" : "the dead cell's poison");
         }
         for (const auto& [what, worst] : {std::pair{"lattice: ", &lattice_},
                                           {"bound: ", &bound_},
@@ -474,6 +539,13 @@ public:
     }
 
 private:
+    uint32_t score_bits(float score) const {
+        return c_.engine.bf16 ? ref::bf16_round(score) : std::bit_cast<uint32_t>(score);
+    }
+    // Of cells for messages and distances.
+    float value_of_bits(uint32_t bits) const { return std::bit_cast<float>(fp32_of(bits)); }
+    uint32_t fp32_of(uint32_t bits) const { return c_.engine.bf16 ? bits << 16 : bits; }
+
     void take_row(int row) {
         q_codes_ = in_.q.data() + static_cast<size_t>(row) * c_.heads * c_.depth;
         q_scale_ = in_.q_scale.data() + static_cast<size_t>(row) * c_.heads;
@@ -489,12 +561,11 @@ private:
         const auto want = static_cast<float>(exact);
         zeros_ += want == 0;
         // Which NaN it is, is up to the arithmetic; the poison is none that arithmetic makes.
-        const bool same = std::isnan(want) ? std::isnan(std::bit_cast<float>(bits)) && bits != score_poison(cell)
-                                           : bits == std::bit_cast<uint32_t>(want);
-        if (!same) {
-            const double distance = std::fabs(double(std::bit_cast<float>(bits)) - want);
-            lattice_.add(cell, distance, bits, value_text(std::bit_cast<uint32_t>(want)));
-        }
+        const float got = value_of_bits(bits);
+        const bool same =
+            std::isnan(want) ? std::isnan(got) && bits != score_poison(c_, cell) : bits == score_bits(want);
+        if (!same)
+            lattice_.add(cell, std::fabs(double(got) - want), fp32_of(bits), value_text(fp32_of(score_bits(want))));
     }
 
     void judge_bound(int64_t cell, const Codes& k, float k_scale) {
@@ -520,10 +591,10 @@ private:
             model = model_generic_score(model_.data(), q_scale_, c_.heads, c_.depth, k.model, k_scale);
         else
             return;
-        const uint32_t bits = out_.scores[cell];
-        if (bits == model) return;
-        const double distance = std::fabs(double(std::bit_cast<float>(bits)) - std::bit_cast<float>(model));
-        off_model_.add(cell, distance, bits, value_text(model));
+        const uint32_t bits = out_.scores[cell], want = score_bits(std::bit_cast<float>(model));
+        if (bits == want) return;
+        off_model_.add(cell, std::fabs(double(value_of_bits(bits)) - value_of_bits(want)), fp32_of(bits),
+                       value_text(fp32_of(want)));
     }
 
     const Inputs& in_;

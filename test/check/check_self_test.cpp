@@ -3,6 +3,7 @@
 
 #include <lidx.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include "check_inputs.h"
 #include "check_model.h"
 #include "check_run.h"
+#include "ref/bf16.h"
 #include "ref/error_bound.h"
 #include "ref/portable_rng.h"
 #include "ref/sm100_model.h"
@@ -142,26 +144,33 @@ Outcome modelled(const Inputs& in, int arithmetic) {
     out.symbol = "model";
     out.arithmetic = arithmetic;
     out.scores.resize(static_cast<size_t>(in.max_rows) * in.score_stride);
-    for (size_t i = 0; i < out.scores.size(); ++i) out.scores[i] = score_poison(static_cast<int64_t>(i));
+    for (size_t i = 0; i < out.scores.size(); ++i) out.scores[i] = score_poison(in.c, static_cast<int64_t>(i));
     const Case& c = in.c;
+    const auto bits_of = [&](uint32_t fp32) {
+        return c.engine.bf16 ? ref::bf16_round(std::bit_cast<float>(fp32)) : fp32;
+    };
     std::vector<ModelOperand> q(c.heads);
-    for (const Request& r : in.requests)
-        for (int row = r.row_begin; row < r.row_begin + r.tokens; ++row) {
-            for (int h = 0; h < c.heads; ++h)
-                q[h].decode(in.q.data() + (static_cast<size_t>(row) * c.heads + h) * c.depth, c.depth);
-            const float* const q_scale = in.q_scale.data() + static_cast<size_t>(row) * c.heads;
-            for (int key = 0; key < r.keys; ++key) {
-                if (r.dead[key]) continue;
-                ModelOperand k;
-                k.decode(r.codes.data() + static_cast<size_t>(key) * c.depth, c.depth);
-                out.scores[row * in.score_stride + key] =
-                    arithmetic == LIDX_ARITHMETIC_SM90
-                        ? model_sm90_score(q.data(), q_scale, c.heads, k, r.scales[key])
-                    : arithmetic == LIDX_ARITHMETIC_SM100
-                        ? model_sm100_score(q.data(), q_scale, c.heads, k, r.scales[key])
-                        : model_generic_score(q.data(), q_scale, c.heads, c.depth, k, r.scales[key]);
-            }
+    for (int row = 0; row < in.max_rows; ++row) {
+        const Row& of = in.rows[row];
+        if (of.request < 0) continue;
+        const Request& r = in.requests[of.request];
+        uint32_t* const cells = out.scores.data() + row * in.score_stride;
+        if (c.engine.fills()) std::fill_n(cells, in.score_columns, bits_of(0xff800000u));
+        for (int h = 0; h < c.heads; ++h)
+            q[h].decode(in.q.data() + (static_cast<size_t>(row) * c.heads + h) * c.depth, c.depth);
+        const float* const q_scale = in.q_scale.data() + static_cast<size_t>(row) * c.heads;
+        for (int key = of.begin; key < of.end; ++key) {
+            if (r.dead[key]) continue;
+            ModelOperand k;
+            k.decode(r.codes.data() + static_cast<size_t>(key) * c.depth, c.depth);
+            cells[c.engine.relative ? key - of.begin : key] =
+                bits_of(arithmetic == LIDX_ARITHMETIC_SM90
+                            ? model_sm90_score(q.data(), q_scale, c.heads, k, r.scales[key])
+                        : arithmetic == LIDX_ARITHMETIC_SM100
+                            ? model_sm100_score(q.data(), q_scale, c.heads, k, r.scales[key])
+                            : model_generic_score(q.data(), q_scale, c.heads, c.depth, k, r.scales[key]));
         }
+    }
     return out;
 }
 
@@ -181,33 +190,43 @@ std::string judging(const char* name, int arithmetic) {
         if (found.rfind(kind, 0) == 0) return "";
         return std::string(name) + ": " + what + " was judged '" + found + "', expected '" + kind + "'";
     };
-    const Request* request = nullptr;
-    for (const Request& r : in.requests)
-        if (r.tokens > 0 && r.keys > 1) request = &r;
-    if (request == nullptr) return std::string(name) + " has no cell to spoil";
-    int key = request->keys - 1;
-    while (key > 0 && request->dead[key]) --key;
-    const int64_t live = request->row_begin * in.score_stride + key;
-    const int64_t dead = request->row_begin * in.score_stride + in.score_stride - 1;
+    int row = -1;
+    for (int other = 0; other < in.max_rows; ++other)
+        if (in.rows[other].end - in.rows[other].begin > 1) row = other;
+    if (row < 0) return std::string(name) + " has no cell to spoil";
+    const Row& of = in.rows[row];
+    const Request* const request = &in.requests[of.request];
+    int key = of.end - 1;
+    while (key > of.begin && request->dead[key]) --key;
+    const int64_t live = row * in.score_stride + (c.engine.relative ? key - of.begin : key);
+    const int64_t dead = row * in.score_stride + in.score_stride - 1;
     const bool exact = c.values == Values::kLattice;
     const uint32_t bits = good.scores[static_cast<size_t>(live)];
     std::vector<ref::Operand> q(c.heads);
     for (int h = 0; h < c.heads; ++h)
-        q[h].decode(in.q.data() + (static_cast<size_t>(request->row_begin) * c.heads + h) * c.depth, c.depth);
+        q[h].decode(in.q.data() + (static_cast<size_t>(row) * c.heads + h) * c.depth, c.depth);
     ref::Operand k;
     k.decode(request->codes.data() + static_cast<size_t>(key) * c.depth, c.depth);
     const double bound =
-        ref::bounded_score(q.data(), in.q_scale.data() + static_cast<size_t>(request->row_begin) * c.heads, c.heads, k,
+        ref::bounded_score(q.data(), in.q_scale.data() + static_cast<size_t>(row) * c.heads, c.heads, k,
                            request->scales[key], arithmetic == LIDX_ARITHMETIC_SM100  ? ref::kSm100
                                            : arithmetic == LIDX_ARITHMETIC_SM90 ? ref::kSm90
                                                                                 : ref::kFp32)
             .bound;
-    const auto moved = std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<float>(bits) + 2 * bound));
+    const bool bf16 = c.engine.bf16;   // judged by the models alone, unless exact
+    const uint32_t moved =
+        bf16 ? bits + 2 : std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<float>(bits) + 2 * bound));
+    if (c.engine.fills() && in.score_columns > of.end) {
+        const std::string text = expect("an unfilled cell", "dead cell: ", row * in.score_stride + in.score_columns - 1,
+                                        score_poison(c, row * in.score_stride + in.score_columns - 1));
+        if (!text.empty()) return text;
+    }
     for (const std::string& text : {
              expect("one unit in the last place", exact ? "lattice: " : "model: ", live, bits + 1),
-             expect("twice the bound", exact ? "lattice: " : "bound: ", live,
+             expect("twice the bound", exact ? "lattice: " : bf16 ? "model: " : "bound: ", live,
                     moved == bits ? bits ^ 0x80000000u : moved),
-             expect("an unwritten cell", exact ? "lattice: " : "bound: ", live, score_poison(live)),
+             expect("an unwritten cell", exact ? "lattice: " : bf16 ? "model: " : "bound: ", live,
+                    score_poison(c, live)),
              expect("a dead cell", "dead cell: ", dead, 0),
          })
         if (!text.empty()) return text;
@@ -239,6 +258,12 @@ std::string self_test(std::string* text) {
         {"auto/h32/d128/t2/b2/n70/p64/split-pool/pad0/gap1/normal/plain/nocheck/guard/s8", LIDX_ARITHMETIC_SM90},
         {"auto/h3/d64/t2/b2/n90/p7/block-split/pad16/gap2/lattice/slack/nocheck/guard/s8", LIDX_ARITHMETIC_FP32},
         {"auto/h8/d128/t2/b1/n40/p64/block-split/pad0/gap1/normal/plain/nocheck/guard/s9", LIDX_ARITHMETIC_FP32},
+        {"auto/h8/d128/t3/b2/n90/p16/split-pool/pad0/gap1/normal/ragged/nocheck/guard/s10/ids,window,rel,bf16,fill9",
+         LIDX_ARITHMETIC_FP32},
+        {"auto/h64/d128/t3/b2/n90/p64/block-split/pad0/gap1/lattice/slack/nocheck/guard/s11/fixed,causal,w2bf16,fill4",
+         LIDX_ARITHMETIC_SM100},
+        {"auto/h32/d128/t3/b2/n90/p64/block-split/pad0/gap1/normal/ragged/nocheck/guard/s12/rowlen,wbf16,r4",
+         LIDX_ARITHMETIC_SM90},
     };
     for (const auto& j : judged)
         if (problem.empty()) problem = judging(j.name, j.arithmetic);
