@@ -97,6 +97,7 @@ int attribute(const DeviceConfig& device, CUdevice_attribute attribute) {
         case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR: return limits.blocks_per_sm;
         case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK: return kReservedShared;
         case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH: return sm90 ? 1 : 0;
+        case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH: return 1;
         case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED: return sm90 ? 1 : 0;
         case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT: return sm90 ? 4 : 1;
         // One host-speed clock serves %clock64 and %globaltimer; no memory bus is modelled.

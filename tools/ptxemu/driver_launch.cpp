@@ -33,6 +33,28 @@ std::string dims_text(const Dim3& d) {
 
 uint64_t volume(const Dim3& d) { return uint64_t{d.x} * d.y * d.z; }
 
+void check_cluster(const State& s, const LoadedFunction& f, const Launch& launch) {
+    const uint32_t grid[3] = {launch.grid.x, launch.grid.y, launch.grid.z};
+    const uint64_t cluster = volume(launch.cluster);
+    if (cluster == 1) return;
+    if (s.config.device.compute_capability < 90) {
+        fail(CUDA_ERROR_NOT_SUPPORTED, "clusters need compute capability 9.0");
+    }
+    const uint64_t most = f.non_portable_cluster ? 16 : 8;
+    if (cluster > most) {
+        fail(CUDA_ERROR_INVALID_CLUSTER_SIZE, "cluster " + dims_text(launch.cluster) + " has " +
+                                                  std::to_string(cluster) + " blocks, more than " +
+                                                  std::to_string(most));
+    }
+    const uint32_t dims[3] = {launch.cluster.x, launch.cluster.y, launch.cluster.z};
+    for (int d = 0; d < 3; ++d) {
+        if (grid[d] % dims[d] != 0) {
+            fail(CUDA_ERROR_INVALID_CLUSTER_SIZE,
+                 "grid " + dims_text(launch.grid) + " is not a multiple of the cluster " + dims_text(launch.cluster));
+        }
+    }
+}
+
 void check_shape(const State& s, const LoadedFunction& f, const Launch& launch) {
     const uint32_t block[3] = {launch.block.x, launch.block.y, launch.block.z};
     const uint32_t grid[3] = {launch.grid.x, launch.grid.y, launch.grid.z};
@@ -65,24 +87,7 @@ void check_shape(const State& s, const LoadedFunction& f, const Launch& launch) 
                                            ", the function's limit is " + std::to_string(f.max_dynamic_shared_bytes) +
                                            " (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)");
     }
-    const uint64_t cluster = volume(launch.cluster);
-    if (cluster == 1) return;
-    if (s.config.device.compute_capability < 90) {
-        fail(CUDA_ERROR_NOT_SUPPORTED, "clusters need compute capability 9.0");
-    }
-    const uint64_t most = f.non_portable_cluster ? 16 : 8;
-    if (cluster > most) {
-        fail(CUDA_ERROR_INVALID_CLUSTER_SIZE, "cluster " + dims_text(launch.cluster) + " has " +
-                                                  std::to_string(cluster) + " blocks, more than " +
-                                                  std::to_string(most));
-    }
-    const uint32_t dims[3] = {launch.cluster.x, launch.cluster.y, launch.cluster.z};
-    for (int d = 0; d < 3; ++d) {
-        if (grid[d] % dims[d] != 0) {
-            fail(CUDA_ERROR_INVALID_CLUSTER_SIZE,
-                 "grid " + dims_text(launch.grid) + " is not a multiple of the cluster " + dims_text(launch.cluster));
-        }
-    }
+    check_cluster(s, f, launch);
 }
 
 std::vector<uint8_t> pack_params(const Function& function, void** params, void** extra) {
@@ -126,7 +131,11 @@ std::vector<uint8_t> pack_params(const Function& function, void** params, void**
     return packed;
 }
 
-void read_attributes(const CUlaunchConfig& config, Launch& launch, bool& has_cluster) {
+struct Attributes {
+    bool cluster = false;   // Launch::cluster is given
+    bool cooperative = false;
+};
+void read_attributes(const CUlaunchConfig& config, Launch& launch, Attributes& out) {
     if (config.numAttrs != 0 && config.attrs == nullptr) fail(CUDA_ERROR_INVALID_VALUE, "attrs is null");
     for (unsigned i = 0; i < config.numAttrs; ++i) {
         const CUlaunchAttribute& attribute = config.attrs[i];
@@ -137,7 +146,7 @@ void read_attributes(const CUlaunchConfig& config, Launch& launch, bool& has_clu
                     fail(CUDA_ERROR_INVALID_CLUSTER_SIZE, "a cluster dimension is 0");
                 }
                 launch.cluster = {dim.x, dim.y, dim.z};
-                has_cluster = true;
+                out.cluster = true;
                 break;
             }
             // Launches run one after another, so these ask for nothing.
@@ -150,11 +159,7 @@ void read_attributes(const CUlaunchConfig& config, Launch& launch, bool& has_clu
             case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
             case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
             case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: break;
-            case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-                if (attribute.value.cooperative != 0) {
-                    fail(CUDA_ERROR_NOT_SUPPORTED, "cooperative launches are not supported");
-                }
-                break;
+            case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: out.cooperative = attribute.value.cooperative != 0; break;
             default:
                 fail(CUDA_ERROR_NOT_SUPPORTED,
                      "launch attribute " + std::to_string(attribute.id) + " is not supported");
@@ -162,16 +167,8 @@ void read_attributes(const CUlaunchConfig& config, Launch& launch, bool& has_clu
     }
 }
 
-void launch_kernel(CUfunction handle, Launch launch, CUstream stream, void** params, void** extra,
-                   const CUlaunchConfig* config) {
-    Current call;
-    LoadedFunction& f = find_function(call.s, handle);
-    if (f.module->context != call.context.get()) {
-        fail(CUDA_ERROR_INVALID_HANDLE, "the function belongs to another context");
-    }
-    check_stream(call.s, stream);
-    bool has_cluster = false;
-    if (config != nullptr) read_attributes(*config, launch, has_cluster);
+// The cluster of the launch: the attribute's, else what the kernel itself fixes.
+void resolve_cluster(const LoadedFunction& f, bool has_cluster, Launch& launch) {
     if (f.required_cluster[0] != 0) {
         const Dim3 fixed{static_cast<uint32_t>(f.required_cluster[0]),
                          static_cast<uint32_t>(std::max(1, f.required_cluster[1])),
@@ -185,14 +182,76 @@ void launch_kernel(CUfunction handle, Launch launch, CUstream stream, void** par
     } else if (f.function->explicit_cluster && !has_cluster) {
         fail(CUDA_ERROR_INVALID_CLUSTER_SIZE, "the kernel needs a cluster dimension");
     }
+}
+
+Launch shape_of(const State& s, const LoadedFunction& f, const CUlaunchConfig& config) {
+    Launch launch;
+    launch.grid = {config.gridDimX, config.gridDimY, config.gridDimZ};
+    launch.block = {config.blockDimX, config.blockDimY, config.blockDimZ};
+    launch.dynamic_shared_bytes = config.sharedMemBytes;
+    Attributes attributes;
+    read_attributes(config, launch, attributes);
+    resolve_cluster(f, attributes.cluster, launch);
+    check_cluster(s, f, launch);
+    return launch;
+}
+
+// A cooperative launch must fit on the device at once.
+void check_cooperative(const State& s, const LoadedFunction& f, const Launch& launch) {
+    const uint64_t in_cluster = volume(launch.cluster);
+    const uint64_t most =
+        in_cluster * clusters_on_device(s.config.device.compute_capability, s.config.device.multiprocessors,
+                                        volume(launch.block),
+                                        f.function->static_shared_bytes + uint64_t{launch.dynamic_shared_bytes},
+                                        in_cluster);
+    if (volume(launch.grid) <= most) return;
+    fail(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "cooperative grid " + dims_text(launch.grid) + " has " +
+                                                      std::to_string(volume(launch.grid)) +
+                                                      " blocks, the device holds " + std::to_string(most) + " at once");
+}
+
+// What %envreg1 and %envreg2 point to in a cooperative launch: two words, the second the barrier of the grid.
+struct GridWorkspace {
+    GridWorkspace(GlobalMemory& memory, bool wanted) : memory_(memory) {
+        constexpr uint64_t kBytes = 64;
+        if (!wanted) return;
+        address = memory.allocate(kBytes);
+        if (address == 0) fail(CUDA_ERROR_OUT_OF_MEMORY, "no memory for the barrier of the grid");
+        std::memset(reinterpret_cast<void*>(address), 0, kBytes);
+    }
+    ~GridWorkspace() {
+        if (address != 0) memory_.release(address);
+    }
+    uint64_t address = 0;
+
+  private:
+    GlobalMemory& memory_;
+};
+
+void launch_kernel(CUfunction handle, Launch launch, CUstream stream, void** params, void** extra,
+                   const CUlaunchConfig* config, bool cooperative = false) {
+    Current call;
+    LoadedFunction& f = find_function(call.s, handle);
+    if (f.module->context != call.context.get()) {
+        fail(CUDA_ERROR_INVALID_HANDLE, "the function belongs to another context");
+    }
+    check_stream(call.s, stream);
+    Attributes attributes;
+    attributes.cooperative = cooperative;
+    if (config != nullptr) read_attributes(*config, launch, attributes);
+    const bool has_cluster = attributes.cluster;
+    resolve_cluster(f, has_cluster, launch);
     launch.explicit_cluster = has_cluster;
     check_shape(call.s, f, launch);
+    if (attributes.cooperative) check_cooperative(call.s, f, launch);
     launch.params = pack_params(*f.function, params, extra);
 
     // The lock is not held while the kernel runs; the program stays alive even if its module is unloaded meanwhile.
     const std::shared_ptr<const Program> program = f.program;
     const DeviceConfig device = call.s.config.device;
     const std::shared_ptr<Context> context = call.context;
+    const GridWorkspace workspace(context->memory, attributes.cooperative);
+    launch.grid_workspace = workspace.address;
     call.lock.unlock();
     Stats stats;
     const RunResult result = run(*program, launch, device, context->memory, stats);
@@ -208,16 +267,9 @@ int active_blocks(const State& s, const LoadedFunction& f, int block_threads, si
     if (block_threads <= 0) {
         fail(CUDA_ERROR_INVALID_VALUE, "blockSize = " + std::to_string(block_threads) + " is not positive");
     }
-    if (block_threads > kMaxThreadsPerBlock) return 0;
-    const Limits limits = limits_of(s.config.device.compute_capability);
     if (dynamic_bytes > static_cast<size_t>(f.max_dynamic_shared_bytes)) return 0;
-    const int warps = (block_threads + 31) / 32;
-    constexpr size_t kGranule = 128;   // shared memory is given out in units of 128 bytes
-    const size_t used = f.function->static_shared_bytes + dynamic_bytes + kReservedShared;
-    const size_t shared = (used + kGranule - 1) / kGranule * kGranule;
-    const int by_threads = limits.threads_per_sm / 32 / warps;
-    const int by_shared = static_cast<int>(static_cast<size_t>(limits.shared_per_sm) / shared);
-    return std::min({by_threads, by_shared, limits.blocks_per_sm});
+    return blocks_per_multiprocessor(s.config.device.compute_capability, static_cast<uint64_t>(block_threads),
+                                     f.function->static_shared_bytes + dynamic_bytes);
 }
 
 }   // namespace
@@ -260,6 +312,55 @@ PTXEMU_API CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfun
         launch.block = {config->blockDimX, config->blockDimY, config->blockDimZ};
         launch.dynamic_shared_bytes = config->sharedMemBytes;
         launch_kernel(function, std::move(launch), config->hStream, params, extra, config);
+    });
+}
+
+PTXEMU_API CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+                                                      unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                                                      unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+                                                      void** params) {
+    return guarded("cuLaunchCooperativeKernel", [&] {
+        Launch launch;
+        launch.grid = {grid_x, grid_y, grid_z};
+        launch.block = {block_x, block_y, block_z};
+        launch.dynamic_shared_bytes = shared_bytes;
+        launch_kernel(function, std::move(launch), stream, params, nullptr, nullptr, true);
+    });
+}
+
+PTXEMU_API CUresult CUDAAPI cuOccupancyMaxActiveClusters(int* clusters, CUfunction function,
+                                                         const CUlaunchConfig* config) {
+    return guarded("cuOccupancyMaxActiveClusters", [&] {
+        const Current call;
+        require(clusters, "numClusters");
+        require(config, "config");
+        const LoadedFunction& f = find_function(call.s, function);
+        const Launch launch = shape_of(call.s, f, *config);
+        const uint64_t in_cluster = volume(launch.cluster);
+        const size_t dynamic_bytes = launch.dynamic_shared_bytes;
+        *clusters = dynamic_bytes > static_cast<size_t>(f.max_dynamic_shared_bytes)
+                        ? 0
+                        : static_cast<int>(clusters_on_device(
+                              call.s.config.device.compute_capability, call.s.config.device.multiprocessors,
+                              volume(launch.block), f.function->static_shared_bytes + dynamic_bytes, in_cluster));
+    });
+}
+
+PTXEMU_API CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int* size, CUfunction function,
+                                                               const CUlaunchConfig* config) {
+    return guarded("cuOccupancyMaxPotentialClusterSize", [&] {
+        const Current call;
+        require(size, "clusterSize");
+        require(config, "config");
+        const LoadedFunction& f = find_function(call.s, function);
+        const uint64_t threads = uint64_t{config->blockDimX} * config->blockDimY * config->blockDimZ;
+        const DeviceConfig& device = call.s.config.device;
+        int found = device.compute_capability < 90 ? 1 : f.non_portable_cluster ? 16 : 8;
+        while (found > 1 && clusters_on_device(device.compute_capability, device.multiprocessors, threads,
+                                               f.function->static_shared_bytes + uint64_t{config->sharedMemBytes},
+                                               static_cast<uint64_t>(found)) == 0)
+            found /= 2;
+        *size = found;
     });
 }
 

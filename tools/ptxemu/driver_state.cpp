@@ -111,15 +111,6 @@ uint64_t allocated_bytes(const State& s) {
     return total;
 }
 
-Limits limits_of(int compute_capability) {
-    constexpr int kKilo = 1024;
-    switch (compute_capability) {
-        case 80: return {164 * kKilo, 163 * kKilo, 2048, 32, 40 << 20};
-        case 90: return {228 * kKilo, 227 * kKilo, 2048, 32, 50 << 20};
-        default: return {228 * kKilo, 227 * kKilo, 2048, 32, 126 << 20};
-    }
-}
-
 CUresult report(const char* call, CUresult code, const std::string& message) {
     if (message.empty()) return code;
     std::string line = "ptxemu: ";

@@ -20,6 +20,7 @@
 #include "engine.h"
 #include "ir.h"
 #include "memory.h"
+#include "occupancy.h"
 
 #define PTXEMU_API extern "C" __attribute__((visibility("default")))
 
@@ -136,14 +137,7 @@ Context* owner_of(const State& s, uint64_t address, Allocation* allocation);
 inline constexpr uint64_t kDeviceMemoryBytes = uint64_t{180} << 30;   // usable memory of a B200
 uint64_t allocated_bytes(const State& s);
 
-// Limits of the emulated device by compute capability (CUDA C++ Programming Guide, "Compute Capabilities").
-struct Limits {
-    int shared_per_sm, shared_per_block_optin, threads_per_sm, blocks_per_sm, l2_bytes;
-};
-Limits limits_of(int compute_capability);
 inline constexpr int kSharedPerBlock = 48 * 1024;   // without opt-in
-inline constexpr int kReservedShared = 1024;        // per block, of the system
-inline constexpr int kMaxThreadsPerBlock = 1024;
 inline constexpr int kMaxBlockDim[3] = {1024, 1024, 64};
 inline constexpr int kMaxGridDim[3] = {2147483647, 65535, 65535};
 

@@ -7,10 +7,10 @@
 #include <chrono>
 #include <cstdio>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <thread>
 
+#include "occupancy.h"
 #include "scheduler.h"
 
 namespace ptxemu {
@@ -18,7 +18,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint32_t kMaxThreadsPerBlock = 1024;
 constexpr uint32_t kMaxCtasPerCluster = 16;   // with the non-portable size
 
 RunResult invalid(const std::string& why) { return {RunStatus::kInvalidParams, why, {}}; }
@@ -31,7 +30,8 @@ RunResult check_launch(const Program& p, const Launch& l, const DeviceConfig& de
                        " is outside 1..2147483647, 1..65535, 1..65535");
     }
     const uint64_t threads = static_cast<uint64_t>(b.x) * b.y * b.z;
-    if (b.x == 0 || b.y == 0 || b.z == 0 || b.x > 1024 || b.y > 1024 || b.z > 64 || threads > kMaxThreadsPerBlock) {
+    if (b.x == 0 || b.y == 0 || b.z == 0 || b.x > 1024 || b.y > 1024 || b.z > 64 ||
+        threads > static_cast<uint64_t>(kMaxThreadsPerBlock)) {
         return invalid(kernel + "block " + std::to_string(b.x) + "," + std::to_string(b.y) + "," + std::to_string(b.z) +
                        " exceeds 1024,1024,64 or 1024 threads");
     }
@@ -77,15 +77,21 @@ RunResult check_launch(const Program& p, const Launch& l, const DeviceConfig& de
     return {};
 }
 
-std::vector<uint64_t> shuffled(uint64_t clusters, uint64_t seed) {
-    std::vector<uint64_t> order(clusters);
-    std::iota(order.begin(), order.end(), 0ull);
-    if (seed != 0) {
-        Random random{seed * 0x9E3779B97F4A7C15ull | 1};
-        random.next();
-        for (uint64_t i = clusters; i > 1; --i) std::swap(order[i - 1], order[random.next() % i]);
+// The program's constants as CTAs of the ranks from 1 on see them; empty: all see the same.
+std::vector<std::vector<uint8_t>> constants_of_ranks(const Program& program, uint64_t ctas) {
+    std::vector<std::vector<uint8_t>> ranks;
+    if (program.shared_constants.empty()) return ranks;
+    for (uint32_t rank = 1; rank < ctas; ++rank) {
+        auto& constants = ranks.emplace_back(program.constants);
+        for (const auto& c : program.shared_constants) {
+            uint8_t* lanes = constants.data() + c.offset;
+            for (int lane = 0; lane < kLanes; ++lane) {
+                if (c.wide) reinterpret_cast<uint64_t*>(lanes)[lane] += rank << kRankShift;
+                else reinterpret_cast<uint32_t*>(lanes)[lane] += rank << kRankShift;
+            }
+        }
     }
-    return order;
+    return ranks;
 }
 
 }   // namespace
@@ -97,11 +103,14 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
     const uint64_t in_cluster = static_cast<uint64_t>(launch.cluster.x) * launch.cluster.y * launch.cluster.z;
     const uint64_t ctas = static_cast<uint64_t>(launch.grid.x) * launch.grid.y * launch.grid.z;
     const uint64_t clusters = ctas / in_cluster;
-    constexpr uint64_t kMaxShuffled = 1ull << 26;
-    const bool ordered = device.seed == 0 || clusters > kMaxShuffled;
-    const std::vector<uint64_t> order = ordered ? std::vector<uint64_t>() : shuffled(clusters, device.seed);
+    const uint64_t threads_per_cta = static_cast<uint64_t>(launch.block.x) * launch.block.y * launch.block.z;
+    const uint64_t shared_per_cta = static_cast<uint64_t>(launch.dynamic_shared_bytes) + program.static_shared_bytes;
+    const uint64_t capacity = clusters_on_device(device.compute_capability, device.multiprocessors, threads_per_cta,
+                                                 shared_per_cta, in_cluster);
+    Residency residency(clusters, capacity, device.seed);
+    const auto rank_constants = constants_of_ranks(program, in_cluster);
 
-    std::atomic<uint64_t> next{0}, done{0};
+    std::atomic<uint64_t> done{0};
     std::atomic<bool> stop{false};
     std::mutex mutex;
     FindingLog findings;
@@ -120,28 +129,26 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
         worker->memory = &memory;
         worker->stop = &stop;
         worker->findings = &findings;
+        worker->residency = &residency;
+        worker->rank_constants = &rank_constants;
         worker->max_instructions = device.max_instructions;
         worker->warp_counts.assign(program.code.size(), 0);
         worker->lane_counts.assign(program.code.size(), 0);
-        uint64_t finished = 0;
+        const auto report_progress = [&] {
+            const uint64_t n = done.fetch_add(in_cluster) + in_cluster;
+            if (!device.progress) return;
+            const auto now = Clock::now();
+            if (now - started < std::chrono::seconds(2)) return;
+            std::lock_guard lock(mutex);
+            if (now - last_report < std::chrono::seconds(1) && n != ctas) return;
+            last_report = now;
+            reported = true;
+            std::fprintf(stderr, "\rptxemu: %s: %llu of %llu CTAs", program.name.c_str(),
+                         static_cast<unsigned long long>(n), static_cast<unsigned long long>(ctas));
+            std::fflush(stderr);
+        };
         try {
-            while (!stop.load(std::memory_order_relaxed)) {
-                const uint64_t i = next.fetch_add(1);
-                if (i >= clusters) break;
-                worker->run_cluster(ordered ? i : order[i]);
-                finished += in_cluster;
-                const uint64_t n = done.fetch_add(in_cluster) + in_cluster;
-                if (!device.progress) continue;
-                const auto now = Clock::now();
-                if (now - started < std::chrono::seconds(2)) continue;
-                std::lock_guard lock(mutex);
-                if (now - last_report < std::chrono::seconds(1) && n != ctas) continue;
-                last_report = now;
-                reported = true;
-                std::fprintf(stderr, "\rptxemu: %s: %llu of %llu CTAs", program.name.c_str(),
-                             static_cast<unsigned long long>(n), static_cast<unsigned long long>(ctas));
-                std::fflush(stderr);
-            }
+            worker->run_clusters(report_progress);
         } catch (const Fault& f) {
             std::lock_guard lock(mutex);
             if (result.status == RunStatus::kOk && f.status != RunStatus::kFindings) {
@@ -164,7 +171,7 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
             total.warp_instructions += worker->warp_counts[pc];
             total.thread_instructions += worker->lane_counts[pc];
         }
-        total.ctas += finished;
+        total.ctas += worker->ended_clusters * in_cluster;
         total.tma_bytes_loaded += worker->exec.tma_bytes_loaded;
         total.mma_operations += worker->exec.mma_operations;
         total.event_order += worker->event_order;

@@ -31,6 +31,7 @@ struct Dim3 { uint32_t x = 1, y = 1, z = 1; };
 struct Launch {
     Dim3 grid, block, cluster;             // cluster: CTAs; grid a multiple of it
     bool explicit_cluster = false;         // the launch names the cluster's size: %is_explicit_cluster
+    uint64_t grid_workspace = 0;           // %envreg1 (high word) and %envreg2 of a cooperative launch
     uint32_t dynamic_shared_bytes = 0;
     std::vector<uint8_t> params;           // laid out as Function::params says
 };

@@ -179,7 +179,7 @@ void encode_arrive(Decoder& d, const Match& m, const Instruction& ir, Insn& out)
 // test_wait, try_wait. slot: 0 p, 1 address, 2 state (64 bits) or parity. aux bit 0 parity, 1 may wait.
 bool exec_mbarrier_wait(Exec& x, const Insn& in, uint32_t mask) {
     uint32_t done = 0;
-    uint64_t waits_at = 0;
+    uint64_t waits_at = 0, seen = 0;
     uint32_t waits_phase = 0;
     for (int lane = 0; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
@@ -200,6 +200,7 @@ bool exec_mbarrier_wait(Exec& x, const Insn& in, uint32_t mask) {
         }
         if (complete) done |= 1u << lane;
         else waits_at = address;
+        seen = (seen ^ address ^ word) * 0x9E3779B97F4A7C15ull;
     }
     Fragment& f = x.frag();
     const bool forced = f.forced;
@@ -212,6 +213,7 @@ bool exec_mbarrier_wait(Exec& x, const Insn& in, uint32_t mask) {
     }
     x.set_predicate(in.slot[0], done, mask);
     if (done == mask) return true;
+    if (!(in.aux & 2)) poll(x, in, mask, seen);
     x.flow = Flow::kYield;
     return false;
 }

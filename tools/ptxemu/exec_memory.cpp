@@ -353,7 +353,8 @@ Handler access_handler(Where where, Element e, int reg_bits, int count, bool sto
 }
 
 // Operands of ld and st: values (one or a vector) and an address; a cache policy may follow where the row says so.
-void encode_access(Decoder& d, const Match& m, const Instruction& ir, Insn& out, bool store) {
+// Answers the width of the registers in bits.
+int encode_access(Decoder& d, const Match& m, const Instruction& ir, Insn& out, bool store) {
     const size_t want = m.has("L2::cache_hint") ? 3 : 2;
     if (ir.operands.size() != want && !(want == 2 && ir.operands.size() == 3 && m.has("unified"))) {
         d.fail("it has " + std::to_string(ir.operands.size()) + " operands where " + std::to_string(want) +
@@ -399,8 +400,37 @@ void encode_access(Decoder& d, const Match& m, const Instruction& ir, Insn& out,
     for (uint32_t s : slots) d.list_add(s);
     out.list_count = static_cast<uint32_t>(slots.size());
     if (want == 3) d.source(ir.operands[2], 64);
+    return reg_bits;
 }
-void encode_load(Decoder& d, const Match& m, const Instruction& ir, Insn& out) { encode_access(d, m, ir, out, false); }
+
+constexpr uint64_t kHashFactor = 0x9E3779B97F4A7C15ull;
+uint64_t hashed(uint64_t h, uint64_t value) { return (h ^ value) * kHashFactor; }
+
+// A strong load. slot: 1 index into Program::polled, 2 bits of a destination register.
+bool exec_polling_load(Exec& x, const Insn& in, uint32_t mask) {
+    uint64_t seen = 0;
+    for (int l = 0; l < kLanes; ++l)
+        if (mask >> l & 1) seen = hashed(seen, lane_address(x, in, 0, l));
+    x.program->polled[in.slot[1]](x, in, mask);
+    for (uint32_t i = 0; i < in.list_count; ++i) {
+        const uint32_t slot = x.lists[in.list + i];
+        for (int l = 0; l < kLanes; ++l) {
+            if (!(mask >> l & 1)) continue;
+            seen = hashed(seen, in.slot[2] == 32 ? x.at<uint32_t>(slot)[l] : x.at<uint64_t>(slot)[l]);
+            if (in.slot[2] == 128) seen = hashed(seen, x.at<uint64_t>(slot)[l + kLanes]);
+        }
+    }
+    return poll(x, in, mask, seen);
+}
+
+void encode_load(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
+    const int reg_bits = encode_access(d, m, ir, out, false);
+    if (!m.has("relaxed") && !m.has("acquire") && !m.has("volatile") && !m.has("cv") && !m.has("mmio")) return;
+    out.slot[1] = static_cast<uint32_t>(d.program().polled.size());
+    out.slot[2] = static_cast<uint32_t>(reg_bits);
+    d.program().polled.push_back(out.handler);
+    out.handler = exec_polling_load;
+}
 void encode_store(Decoder& d, const Match& m, const Instruction& ir, Insn& out) { encode_access(d, m, ir, out, true); }
 
 // ---- atomics ----
@@ -488,10 +518,13 @@ bool exec_atom(Exec& x, const Insn& in, uint32_t mask) {
     const uint32_t count = in.aux >> 24;
     const bool is_signed = in.flags & kSigned;
     const uint32_t* list = x.lists + in.list;
+    bool changed = false;
+    uint64_t seen = 0;
     for (int lane = 0; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
         const uint32_t bytes = sizeof(T) * count;
+        seen = hashed(seen, address);
         uint8_t* p = atomic_place(x, where, lane, address, bytes);
         for (uint32_t i = 0; i < count; ++i) {
             T* target = reinterpret_cast<T*>(p) + i;
@@ -500,11 +533,18 @@ bool exec_atom(Exec& x, const Insn& in, uint32_t mask) {
             T old = __atomic_load_n(target, __ATOMIC_SEQ_CST);
             while (true) {
                 const T value = apply_any<T>(op, type, old, b, c, is_signed);
-                if (__atomic_compare_exchange_n(target, &old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) break;
+                if (!__atomic_compare_exchange_n(target, &old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+                    continue;
+                changed |= value != old;
+                break;
             }
             x.at<Reg>(list[i])[lane] = old;
+            seen = hashed(seen, old);
         }
     }
+    if (list[0] == kSinkSlot) return true;
+    if (!changed) return poll(x, in, mask, seen);
+    x.warp->vain_polls = 0;
     return true;
 }
 
@@ -704,6 +744,11 @@ const Row kRows[] = {
     {"(atom|red).[relaxed|acquire|release|acq_rel].[cta|cluster|gpu|sys].[global].[v2|v4|v8].(f32|f16|bf16|f16x2|"
      "bf16x2).(add|min|max).[noftz]",
      "*", nullptr, "90", encode_atomic},
+    // The order of the words that libcu++ and cooperative groups write, which ptxas takes.
+    {"(atom|red).[global|shared|shared::cta|shared::cluster].(add|min|max|inc|dec|and|or|xor|exch|cas)."
+     "(relaxed|acquire|release|acq_rel).[cta|cluster|gpu|sys].[global|shared|shared::cta|shared::cluster].[noftz].(b16|b32|u32|s32|f32|"
+     "f16|bf16|f16x2|bf16x2|b64|u64|s64|f64|b128)",
+     "*", nullptr, nullptr, encode_atomic},
     // cvta{.to}.space.size p, a;  (9.7.9.20)
     {"cvta.to.(const|global|local|shared|shared::cta|shared::cluster|param|param::entry).u64", "r64 s64",
      exec_cvta<uint64_t, true>, nullptr, encode_window},

@@ -197,6 +197,8 @@ constexpr SpecialName kSpecialNames[] = {
     {"%reserved_smem_offset_end", Special::kReservedSmemOffsetEnd},
     {"%reserved_smem_offset_cap", Special::kReservedSmemOffsetCap},
     {"%current_graph_exec", Special::kCurrentGraphExec},
+    {"%envreg1", Special::kEnvReg1},
+    {"%envreg2", Special::kEnvReg2},
     {"%tid.w", Special::kZero},
     {"%ntid.w", Special::kZero},
     {"%ctaid.w", Special::kZero},
@@ -786,6 +788,36 @@ void Decoder::decode_function(FunctionFrame& frame) {
     program_->function_of.resize(program_->code.size(), f.is_entry ? "" : f.name);
 }
 
+// Sets kPollLoop for the instructions of every loop that only reads and computes. Atomics tell by their result whether
+// they changed anything.
+void Decoder::mark_poll_loops() {
+    static constexpr std::string_view kEffects[] = {"st",      "red",   "cp.",   "bar",  "mbarrier.", "tcgen05.",
+                                                    "wgmma.",  "call",  "multimem.", "clusterlaunchcontrol.",
+                                                    "tensormap."};
+    auto& code = program_->code;
+    const size_t n = code.size();
+    std::vector<uint32_t> effects(n + 1, 0), branches(program_->stat_names.size(), 0), acts(branches);
+    for (size_t i = 0; i < acts.size(); ++i) {
+        const std::string& name = program_->stat_names[i];
+        branches[i] = name == "bra" || name == "bra.uni";
+        for (std::string_view e : kEffects) acts[i] |= name.starts_with(e);
+        if (name == "mbarrier.try_wait" || name == "mbarrier.test_wait") acts[i] = 0;
+    }
+    for (size_t pc = 0; pc < n; ++pc) effects[pc + 1] = effects[pc] + acts[program_->info[pc].stat];
+    std::vector<int> depth(n + 1, 0);
+    for (size_t pc = 0; pc < n; ++pc) {
+        if (!branches[program_->info[pc].stat] || code[pc].aux > pc) continue;
+        if (effects[pc + 1] != effects[code[pc].aux]) continue;
+        ++depth[code[pc].aux];
+        --depth[pc + 1];
+    }
+    int inside = 0;
+    for (size_t pc = 0; pc < n; ++pc) {
+        inside += depth[pc];
+        if (inside > 0) code[pc].flags |= kPollLoop;
+    }
+}
+
 std::shared_ptr<Program> Decoder::run(const Function& entry) {
     program_ = std::make_shared<Program>();
     program_->name = entry.name;
@@ -813,6 +845,7 @@ std::shared_ptr<Program> Decoder::run(const Function& entry) {
         pc = frame.pcs.back() + 1;   // the implicit end
     }
     for (auto& frame : frames_) decode_function(frame);
+    mark_poll_loops();
     program_->register_bytes = align_up(program_->register_bytes, 64);
     program_->local_bytes = align_up(program_->local_bytes, 16);
     ir_ = nullptr;

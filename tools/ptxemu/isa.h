@@ -105,6 +105,7 @@ class Decoder {
     void lay_out(FunctionFrame& frame);
     void decode_function(FunctionFrame& frame);
     void decode_instruction(const Instruction& ir);
+    void mark_poll_loops();
     uint32_t special(const std::string& name, int bits);
     uint32_t allocate(int bits);
     const Variable* find_variable(const std::string& name) const;

@@ -43,6 +43,7 @@ enum InsnFlag : uint32_t {
     kAlternate = 1u << 14,   // meaning belongs to the row
     kAlternate2 = 1u << 15,
     kAlternate3 = 1u << 16,
+    kPollLoop = 1u << 17,    // the innermost loop around does nothing but read and compute
     kNegateShift = 24   // bit 24 + i: slot i is a negated predicate
 };
 enum class Rounding : uint32_t { kNearestEven, kZero, kMinus, kPlus, kNearestAway, kStochastic };
@@ -130,6 +131,8 @@ enum class Special : uint8_t {
     kReservedSmemOffsetEnd,
     kReservedSmemOffsetCap,
     kCurrentGraphExec,
+    kEnvReg1,
+    kEnvReg2,
     kZero
 };
 struct SpecialSlot {
@@ -160,6 +163,7 @@ class Program {
     std::vector<uint8_t> constants;
     std::vector<SharedConstant> shared_constants;
     std::vector<uint32_t> lists;
+    std::vector<Handler> polled;   // what loads that may be polls do first (exec_memory.cpp)
     std::vector<ParamCopy> copies;
     std::vector<std::string> stat_names;
     std::vector<std::string> source_files;

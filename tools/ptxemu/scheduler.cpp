@@ -13,6 +13,9 @@ namespace {
 constexpr uint32_t kPlainQuantum = 4096;     // warp instructions before another warp may run, seed 0
 constexpr uint32_t kSpinsBeforeYield = 64;   // backward branches of a fragment while others of its warp are ready
 constexpr uint32_t kHopelessRounds = 16;   // rounds of false try_waits, with nothing else happening, that mean deadlock
+constexpr uint32_t kVainPolls = 8;         // that saw nothing new, before a warp lets others run
+constexpr uint32_t kPollReach = 256;       // instructions after a vain poll that still belong to polling
+constexpr uint64_t kSliceInstructions = 1ull << 22;   // of a turn, seed 0
 constexpr uint64_t kNever = ~0ull;         // due only when nothing else can run
 
 uint64_t mix(uint64_t x) {   // splitmix64 finaliser
@@ -87,6 +90,8 @@ uint64_t special_value(Special s, const Cta& cta, uint32_t warp, uint32_t lane, 
         case Special::kReservedSmemOffsetBegin: return 0;
         case Special::kReservedSmemOffsetEnd:
         case Special::kReservedSmemOffsetCap: return kSharedBase;
+        case Special::kEnvReg1: return cta.launch->grid_workspace >> 32;
+        case Special::kEnvReg2: return cta.launch->grid_workspace & 0xffffffffu;
         case Special::kCurrentGraphExec:
         case Special::kZero: return 0;
     }
@@ -392,6 +397,7 @@ void Worker::set_up_exec(Cta& cta, Warp& warp) {
 }
 
 void Worker::start_cluster(uint64_t linear) {
+    Cluster& cluster = *current;
     const Dim3 &grid = launch->grid, &size = launch->cluster;
     const uint32_t across = grid.x / size.x, down = grid.y / size.y, ctas = size.x * size.y * size.z;
     cluster.linear = linear;
@@ -404,33 +410,16 @@ void Worker::start_cluster(uint64_t linear) {
     cluster.arrived = cluster.generation = 0;
     cluster.time = cluster.serial = cluster.event_order = 0;
     cluster.hopeless = cluster.current_warp = 0;
+    cluster.sliced = false;
     while (cluster.ctas.size() < ctas) cluster.ctas.push_back(std::make_unique<Cta>());
 
-    exec.program = program;
-    exec.lists = program->lists.data();
-    exec.memory = memory;
-    exec.device = device;
-    exec.worker = this;
-    if (!program->shared_constants.empty()) {
-        while (constants_of_rank.size() + 1 < ctas) {
-            const uint32_t base = static_cast<uint32_t>(constants_of_rank.size() + 1) << kRankShift;
-            auto& constants = constants_of_rank.emplace_back(program->constants);
-            for (const auto& c : program->shared_constants) {
-                uint8_t* lanes = constants.data() + c.offset;
-                for (int lane = 0; lane < kLanes; ++lane) {
-                    if (c.wide) reinterpret_cast<uint64_t*>(lanes)[lane] += base;
-                    else reinterpret_cast<uint32_t*>(lanes)[lane] += base;
-                }
-            }
-        }
-    }
     for (uint32_t rank = 0; rank < ctas; ++rank) {
         Cta& cta = *cluster.ctas[rank];
         cta.cluster = &cluster;
         cta.rank = rank;
         cta.shared_base = rank << kRankShift;
-        const bool own = rank != 0 && !program->shared_constants.empty();
-        cta.constants = own ? constants_of_rank[rank - 1].data() : program->constants.data();
+        const bool own = rank != 0 && !rank_constants->empty();
+        cta.constants = own ? (*rank_constants)[rank - 1].data() : program->constants.data();
         cta.id = {cluster.id.x * size.x + rank % size.x, cluster.id.y * size.y + rank / size.x % size.y,
                   cluster.id.z * size.z + rank / size.x / size.y};
         cta.linear = cta.id.x + static_cast<uint64_t>(grid.x) * (cta.id.y + static_cast<uint64_t>(grid.y) * cta.id.z);
@@ -439,6 +428,7 @@ void Worker::start_cluster(uint64_t linear) {
 }
 
 void Worker::start_cta(Cta& cta) {
+    Cluster& cluster = *current;
     const Program& p = *program;
     const Launch& l = *launch;
     cta.program = program;
@@ -510,6 +500,7 @@ bool warp_ready(const Warp& warp, const Cta& cta) {
 
 // Counted through the CTAs of the cluster; -1: none is ready.
 int Worker::pick_warp() {
+    Cluster& cluster = *current;
     const uint32_t in_cta = static_cast<uint32_t>(cluster.ctas[0]->warps.size());
     const uint32_t n = in_cta * static_cast<uint32_t>(cluster.ctas.size());
     const uint32_t start = cluster.adversarial ? cluster.random.below(n) : cluster.current_warp;
@@ -626,6 +617,7 @@ uint32_t Worker::run_warp(Warp& warp, uint32_t budget) {
 }
 
 void Worker::run_completion(Cta& cta, AsyncOp& op) {
+    Cluster& cluster = *current;
     cluster.event_order = mix(cluster.event_order ^ (op.serial << 1 | 1));
     set_up_exec(cta, cta.warps[op.warp]);
     exec.pc = op.pc;
@@ -635,6 +627,7 @@ void Worker::run_completion(Cta& cta, AsyncOp& op) {
 
 // Completions may queue nothing, but they change epochs.
 void Worker::drain_async(bool stuck) {
+    Cluster& cluster = *current;
     if (!cluster.adversarial) {
         for (auto& owner : cluster.ctas) {
             Cta& cta = *owner;
@@ -650,13 +643,13 @@ void Worker::drain_async(bool stuck) {
         }
         return;
     }
-    auto finish_unordered = [this](Cta& cta, size_t i) {
+    const auto finish_unordered = [this](Cta& cta, size_t i) {
         AsyncOp op = std::move(cta.unordered[i]);
         if (i + 1 != cta.unordered.size()) cta.unordered[i] = std::move(cta.unordered.back());
         cta.unordered.pop_back();
         run_completion(cta, op);
     };
-    auto finish_tensor = [this](Cta& cta) {
+    const auto finish_tensor = [this](Cta& cta) {
         AsyncOp op = std::move(cta.tensor_queue[cta.tensor_head++]);
         if (cta.tensor_head == cta.tensor_queue.size()) {
             cta.tensor_queue.clear();
@@ -701,6 +694,7 @@ void Worker::drain_async(bool stuck) {
 }
 
 bool Worker::force_pollers() {
+    Cluster& cluster = *current;
     if (++cluster.hopeless > kHopelessRounds) return false;
     bool any = false;
     for (auto& cta : cluster.ctas) {
@@ -752,15 +746,17 @@ std::string waits_text(const Fragment& f, const Cta& cta) {
     return " (spins)";
 }
 
-void Worker::report_deadlock() {
+// Every fragment of the cluster, where it stands and what it waits for.
+std::string Worker::waiters_text(bool* all_aligned) const {
+    const Cluster& cluster = *current;
     std::string text;
-    bool aligned = true;
+    *all_aligned = true;
     int shown = 0;
     for (const auto& cta : cluster.ctas) {
         for (const auto& warp : cta->warps) {
             for (const auto& f : warp.fragments) {
                 const InsnInfo& info = program->info[f.pc];
-                if (f.wait != Wait::kConverge && f.wait != Wait::kMembers) aligned = false;
+                if (f.wait != Wait::kConverge && f.wait != Wait::kMembers) *all_aligned = false;
                 if (++shown > 16) continue;
                 text += "; ";
                 if (cluster.ctas.size() > 1) text += "rank " + std::to_string(cta->rank) + " ";
@@ -773,9 +769,33 @@ void Worker::report_deadlock() {
         }
     }
     if (shown > 16) text += "; and " + std::to_string(shown - 16) + " more";
+    return text;
+}
+
+void Worker::report_deadlock() {
+    bool aligned = false;
+    const std::string text = waiters_text(&aligned);
     exec.warp = nullptr;
     if (aligned) fault(RunStatus::kIllegalInstruction, -1, "a diverged warp waits for itself" + text);
     fault(RunStatus::kDeadlock, -1, "deadlock: nothing can run" + text);
+}
+
+void Worker::report_endless_polls() {
+    bool aligned = false;
+    const std::string text = waiters_text(&aligned);
+    const Residency::Counts counts = residency->counts();
+    const std::string unit = launch->cluster.x * launch->cluster.y * launch->cluster.z == 1 ? " CTA" : " cluster";
+    const auto number = [&unit](uint64_t n) { return std::to_string(n) + unit + (n == 1 ? "" : "s"); };
+    std::string what = "deadlock: ";
+    what += counts.resident == 1 ? "the only resident" + unit + " polls" : "all " + number(counts.resident) +
+                                                                               " that are resident poll";
+    what += " memory that nothing changes";
+    if (counts.unstarted != 0) {
+        what += "; " + number(counts.unstarted) + " of the grid cannot start, for the device holds " +
+                std::to_string(counts.capacity) + " at once";
+    }
+    exec.warp = nullptr;
+    fault(RunStatus::kDeadlock, -1, what + text);
 }
 
 void Worker::finish_cta(Cta& cta) {
@@ -808,19 +828,71 @@ void Worker::finish_cta(Cta& cta) {
     }
 }
 
-void Worker::run_cluster(uint64_t linear) {
-    start_cluster(linear);
+bool poll(Exec& x, const Insn& in, uint32_t mask, uint64_t seen) {
+    Warp& warp = *x.warp;
+    seen = mix(seen ^ mask);
+    Warp::Poll& last = warp.polls[(x.pc ^ static_cast<uint32_t>(std::countr_zero(mask))) % warp.polls.size()];
+    if (last.pc != x.pc || last.seen != seen) {
+        last = {x.pc, seen};
+        warp.vain_polls = 0;
+        return true;
+    }
+    warp.poll_loop = in.flags & kPollLoop;
+    warp.executed_since_poll = 0;
+    if (++warp.vain_polls < kVainPolls) return true;
+    x.flow = Flow::kYield;
+    return false;
+}
+
+void Worker::note_progress() {
+    if (progressed) return;
+    progressed = true;
+    residency->busy();
+}
+
+// Runs the cluster for a turn and hands it back unless it has ended.
+Turn Worker::run_turn() {
+    current = choice.cluster.get();
+    exec.program = program;
+    exec.lists = program->lists.data();
+    exec.memory = memory;
+    exec.device = device;
+    exec.worker = this;
+    progressed = false;
+    if (choice.fresh) {
+        start_cluster(choice.linear);
+        note_progress();
+    }
+    const Turn turn = run_cluster();
+    if (progressed) residency->idle();
+    if (turn == Turn::kEnded) {
+        event_order += mix(current->event_order ^ current->linear);
+        residency->ended();
+    } else if (turn != Turn::kStopped && !residency->give_back(choice.cluster, turn, progressed)) {
+        report_endless_polls();
+    }
+    return turn;
+}
+
+Turn Worker::run_cluster() {
+    Cluster& cluster = *current;
     const uint32_t in_cta = static_cast<uint32_t>(cluster.ctas[0]->warps.size());
     const uint32_t warps = in_cta * static_cast<uint32_t>(cluster.ctas.size());
-    const uint64_t limit = max_instructions > ~0ull / cluster.ctas.size() ? ~0ull
-                                                                          : max_instructions * cluster.ctas.size();
+    const uint64_t limit =
+        max_instructions > ~0ull / cluster.ctas.size() ? ~0ull : max_instructions * cluster.ctas.size();
+    uint64_t slice_end = cluster.time + kSliceInstructions;
+    if (cluster.adversarial) slice_end = cluster.time + (512ull << cluster.random.below(12));
+    uint32_t vain_rounds = 0;   // warps in a row that only polled
+    const auto pending = [&cluster] {
+        for (const auto& cta : cluster.ctas)
+            if (cta->async_pending()) return true;
+        return false;
+    };
     while (true) {
         const int picked = pick_warp();
         if (picked < 0) {
             const uint64_t before = cluster.events();
-            bool pending = false;
-            for (const auto& cta : cluster.ctas) pending |= cta->async_pending();
-            if (pending) {
+            if (pending()) {
                 drain_async(true);
                 if (cluster.events() != before) cluster.hopeless = 0;
                 continue;
@@ -838,22 +910,35 @@ void Worker::run_cluster(uint64_t linear) {
         if (cluster.adversarial)
             quantum = cluster.random.below(8) == 0 ? 1 + cluster.random.below(2048) : 1 + cluster.random.below(48);
         set_up_exec(cta, warp);
-        cluster.time += std::max(1u, exec.definedness ? run_warp<true>(warp, quantum) : run_warp<false>(warp, quantum));
-        if (!cluster.adversarial && warp.fragments.size() <= 1) cluster.current_warp = w + 1 < warps ? w + 1 : 0;
+        const uint32_t executed =
+            std::max(1u, exec.definedness ? run_warp<true>(warp, quantum) : run_warp<false>(warp, quantum));
+        cluster.time += executed;
+        warp.executed_since_poll += executed;
+        const bool polls = warp.vain_polls >= kVainPolls && warp.executed_since_poll < kPollReach + quantum;
+        if (!cluster.adversarial && (warp.fragments.size() <= 1 || polls))
+            cluster.current_warp = w + 1 < warps ? w + 1 : 0;
         if (cta.exited()) {
             finish_cta(cta);
-            if (--cluster.live_ctas == 0) break;
+            if (--cluster.live_ctas == 0) return Turn::kEnded;
         }
         drain_async(false);
-        if (cluster.events() != before) cluster.hopeless = 0;
+        const bool happened = cluster.events() != before;
+        if (happened) cluster.hopeless = 0;
+        if (happened || !polls || !warp.poll_loop) note_progress();
+        vain_rounds = polls && !happened ? vain_rounds + 1 : 0;
         if (cluster.time > limit) {
             fault(RunStatus::kDeadlock, -1,
                   std::string("the ") + (cluster.ctas.size() == 1 ? "CTA" : "cluster") + " ran " +
                       std::to_string(cluster.time) + " warp instructions (PTXEMU_MAX_INSTRUCTIONS)");
         }
-        if (stop->load(std::memory_order_relaxed)) return;
+        if (stop->load(std::memory_order_relaxed)) return Turn::kStopped;
+        if (vain_rounds > 2 * warps + 8) {
+            if (!pending()) return Turn::kPolls;
+            drain_async(true);
+            note_progress();
+        }
+        if (cluster.time >= slice_end) return Turn::kSliced;
     }
-    event_order += mix(cluster.event_order ^ linear);
 }
 
 void report(Exec& x, Finding finding) {

@@ -6,13 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "warp.h"
+#include "residency.h"
 
 namespace ptxemu {
 
 struct Worker {
     Exec exec;
-    Cluster cluster;
     const Program* program = nullptr;
     const Launch* launch = nullptr;
     const DeviceConfig* device = nullptr;
@@ -22,17 +21,39 @@ struct Worker {
     uint64_t max_instructions = 0;                    // per CTA, of a cluster together
     const std::atomic<bool>* stop = nullptr;
     FindingLog* findings = nullptr;
+    Residency* residency = nullptr;
+    const std::vector<std::vector<uint8_t>>* rank_constants = nullptr;   // of ranks from 1 on; empty: the program's
+    uint64_t ended_clusters = 0;
 
-    // Runs a cluster to its end. Throws Fault; fault_text() then tells where.
-    void run_cluster(uint64_t linear);
+    // Starts and runs clusters until none is left for this worker. Throws Fault; fault_text() then tells where.
+    // on_end: called after each cluster that ended.
+    template <class F>
+    void run_clusters(F on_end) {
+        std::unique_ptr<Cluster> spare;
+        Turn last = Turn::kEnded;
+        while (!stop->load(std::memory_order_relaxed)) {
+            choice = residency->next(last, std::move(spare));
+            if (!choice.cluster) return;
+            last = run_turn();
+            if (last == Turn::kStopped) return;
+            if (last != Turn::kEnded) continue;
+            spare = std::move(choice.cluster);
+            ++ended_clusters;
+            on_end();
+        }
+    }
     std::string fault_text(const Fault& fault) const;
     Finding fault_finding(const Fault& fault) const;
     // The instruction at pc as one side of a finding; role and CTA are the caller's.
     Party party_at(uint32_t pc) const;
 
   private:
-    std::vector<std::vector<uint8_t>> constants_of_rank;   // of ranks from 1 on, where they differ
+    Residency::Choice choice;     // whose turn it is; stays when it faults
+    Cluster* current = nullptr;   // its cluster
+    bool progressed = false;      // in this turn: more than polls
 
+    Turn run_turn();
+    Turn run_cluster();
     void start_cluster(uint64_t linear);
     void start_cta(Cta& cta);
     void finish_cta(Cta& cta);
@@ -44,7 +65,10 @@ struct Worker {
     void run_completion(Cta& cta, AsyncOp& op);
     void drain_async(bool stuck);
     bool force_pollers();
+    void note_progress();
+    std::string waiters_text(bool* all_aligned) const;
     [[noreturn]] void report_deadlock();
+    [[noreturn]] void report_endless_polls();
 };
 
 }   // namespace ptxemu

@@ -83,6 +83,15 @@ struct Warp {
     std::array<uint32_t, kLanes> bulk_group{}, copy_group{}, wgmma_group{};   // number of the open group per lane
     // Of the lane's barrier.cluster.arrive that it has not yet waited for: the cluster's generation + 1; else 0.
     std::array<uint32_t, kLanes> cluster_arrival{};
+    // What the warp's last polls saw, by pc and lanes: an access that others must change before the warp can go on.
+    struct Poll {
+        uint32_t pc = ~0u;
+        uint64_t seen = 0;
+    };
+    std::array<Poll, 8> polls{};
+    uint32_t vain_polls = 0;            // in a row that saw what they had seen
+    uint64_t executed_since_poll = 0;   // instructions
+    bool poll_loop = false;             // the last one stands in a loop that does nothing else
 };
 
 // wait_group's view of a thread: groups are numbered from 0 in commit order.
@@ -182,6 +191,7 @@ struct Cluster {
     uint64_t event_order = 0;   // hash of the warps run and the operations completed so far
     uint32_t hopeless = 0;      // rounds of forced try_waits without any event
     uint32_t current_warp = 0;   // counted through the CTAs
+    bool sliced = false;         // Residency: its last turn ended though it could go on
 
     uint64_t events() const {
         uint64_t n = 0;
@@ -242,6 +252,10 @@ bool block(Exec& x, uint32_t mask, Wait wait);
 bool converge(Exec& x, uint32_t mask);
 // *.sync: true when all live lanes of members are in mask, which grows by those that waited here.
 bool gather_members(Exec& x, uint32_t* mask, uint32_t members);
+// After an access that a thread may repeat until another one changes the memory: a strong load, an atomic that left its
+// value, a failed test of an mbarrier. seen: a hash of places and values. Answers for the handler: a warp that sees the
+// same again and again yields.
+bool poll(Exec& x, const Insn& in, uint32_t mask, uint64_t seen);
 // Lanes leave: exit.
 bool exit_lanes(Exec& x, uint32_t mask);
 bool warp_barrier(Exec& x, uint32_t mask, uint32_t members);
