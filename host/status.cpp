@@ -27,6 +27,7 @@ const char* status_text(lidx_status status) {
         case LIDX_ERR_DRIVER: return "LIDX_ERR_DRIVER: a driver call failed";
         case LIDX_ERR_MODULE: return "LIDX_ERR_MODULE: an embedded kernel module could not be loaded";
         case LIDX_ERR_OUT_OF_MEMORY: return "LIDX_ERR_OUT_OF_MEMORY: host memory ran out";
+        case LIDX_ERR_NO_PAGES: return "LIDX_ERR_NO_PAGES: a cache's page pool has not enough free pages";
         case LIDX_ERR_INTERNAL: return "LIDX_ERR_INTERNAL: a defect in lidx";
     }
     return "unknown lidx_status";

@@ -36,7 +36,7 @@ extern "C" {
 #define LIDX_API __attribute__((visibility("default")))
 
 /* Status codes. The values are pinned for ever, in groups by theme:
- * 1xx the call's arguments, 2xx the machine, 3xx the shape, 4xx the driver, 9xx lidx itself. */
+ * 1xx the call's arguments, 2xx the machine, 3xx the shape, 4xx the driver, 5xx a cache, 9xx lidx itself. */
 typedef enum lidx_status {
     LIDX_OK = 0,
     LIDX_ERR_NULL = 100,             /* a required pointer is null */
@@ -51,6 +51,7 @@ typedef enum lidx_status {
     LIDX_ERR_DRIVER = 400,           /* a driver call failed; see lidx_driver_error() */
     LIDX_ERR_MODULE = 401,           /* an embedded kernel module could not be loaded */
     LIDX_ERR_OUT_OF_MEMORY = 402,    /* host memory ran out */
+    LIDX_ERR_NO_PAGES = 500,         /* a cache's page pool has not enough free pages */
     LIDX_ERR_INTERNAL = 900          /* a defect in lidx */
 } lidx_status;
 
@@ -396,6 +397,100 @@ typedef struct lidx_query_args {
 LIDX_API lidx_status lidx_query_args_init(lidx_query_args *args);
 /* Enqueues one launch; what is said of lidx_store_enqueue() holds here. */
 LIDX_API lidx_status lidx_query_enqueue(lidx_context *ctx, const lidx_query_args *args, void *stream);
+
+/* ---- lidx_cache: a page pool for those who have no engine ------------------------------------------------- */
+
+/* Sequences with block tables over one pool of pages, in the caller's device memory; the bookkeeping is host memory.
+ * A page may belong to several sequences (fork); it is copied when one of them writes into it, and free again when none
+ * has it. docs/cache.md shows the whole loop.
+ *
+ * Threads: one thread at a time per cache, and per context. Streams: work that a cache enqueues must run in the order
+ * of the calls; use one stream, or order several by events. A page that one call frees may be given out by the next,
+ * so scoring that still reads it must be ordered before the store that reuses it, which one stream does.
+ * Capture: extend, append and store bake the page ids of the moment into a graph. What replays with new tables is
+ * lidx_store_enqueue() with slots from lidx_cache_fill_slots().
+ * Errors are told by lidx_last_error() of the cache's context. A failing call changes nothing. */
+typedef struct lidx_cache lidx_cache;
+
+typedef struct lidx_cache_desc {
+    size_t struct_size;            /* set by lidx_cache_desc_init() */
+    const lidx_pool *pool;         /* of layer 0; copied. depth 64 or 128 */
+    int32_t layers;                /* layers that share the page ids; 0 means 1 */
+    uint32_t flags;                /* 0 */
+    int64_t k_layer_stride;        /* bytes from a layer's k_base to the next one's, a multiple of 16; layers 1: any */
+    int64_t k_scale_layer_stride;  /* bytes from k_scale_base to the next layer's, a multiple of 4; layers 1: any */
+} lidx_cache_desc;
+LIDX_API lidx_status lidx_cache_desc_init(lidx_cache_desc *desc);
+
+/* ctx must outlive the cache. No device memory is allocated or touched. On failure *out is untouched. */
+LIDX_API lidx_status lidx_cache_create(lidx_context *ctx, const lidx_cache_desc *desc, lidx_cache **out);
+LIDX_API void lidx_cache_destroy(lidx_cache *cache);
+
+/* An empty sequence. Numbers are never 0 and not used again, so that a freed one is noticed (LIDX_ERR_VALUE). */
+LIDX_API lidx_status lidx_cache_add(lidx_cache *cache, int64_t *sequence);
+/* A sequence of the same keys; all pages are shared, the partly filled last one too. Takes no page. */
+LIDX_API lidx_status lidx_cache_fork(lidx_cache *cache, int64_t sequence, int64_t *child);
+LIDX_API lidx_status lidx_cache_free(lidx_cache *cache, int64_t sequence);
+/* Drops what lies behind the first `length` tokens, for example rejected speculative ones. */
+LIDX_API lidx_status lidx_cache_truncate(lidx_cache *cache, int64_t sequence, int64_t length);
+LIDX_API lidx_status lidx_cache_length(lidx_cache *cache, int64_t sequence, int64_t *length);
+
+/* Grows `count` different sequences by tokens[i] (0 or more) each, all or none: LIDX_ERR_NO_PAGES if the pool has not
+ * enough free pages. A shared last page that is written into is copied, on the stream, in all layers. The new slots
+ * hold whatever was there until they are stored. */
+LIDX_API lidx_status lidx_cache_extend(lidx_cache *cache, const int64_t *sequences, const int32_t *tokens,
+                                       int32_t count, void *stream);
+
+/* Keys of consecutive tokens of one sequence; quantised as lidx_store_enqueue() does it. */
+typedef struct lidx_cache_keys {
+    size_t struct_size;            /* set by lidx_cache_keys_init() */
+    uint32_t flags;                /* LIDX_FLAG_ROTATE, _POW2_SCALE */
+    int32_t key_type;              /* lidx_float_type, LIDX_FP16 too */
+    int32_t rows;
+    int32_t layer;                 /* 0 .. layers - 1 */
+    int64_t key_stride;            /* elements between rows of keys, depth or more */
+    const void *keys;              /* device, [rows, key_stride], aligned to an element */
+} lidx_cache_keys;
+LIDX_API lidx_status lidx_cache_keys_init(lidx_cache_keys *keys);
+
+/* Extends a sequence by keys->rows tokens and stores their keys of one layer; one launch per 512 pages. */
+LIDX_API lidx_status lidx_cache_append(lidx_cache *cache, int64_t sequence, const lidx_cache_keys *keys, void *stream);
+/* Stores keys at positions first .. first + rows - 1, which the sequence has: the other layers after an append, or all
+ * after an extend. LIDX_ERR_VALUE where such a position lies in a shared page. */
+LIDX_API lidx_status lidx_cache_store(lidx_cache *cache, int64_t sequence, int64_t first, const lidx_cache_keys *keys,
+                                      void *stream);
+
+/* Block tables and lengths of a batch, as lidx_score_args takes them. Fills the host arrays; unused entries become -1.
+ * Where device pointers are given, copies the host arrays there on the stream: they must stay as they are until those
+ * copies have run. */
+typedef struct lidx_cache_tables {
+    size_t struct_size;            /* set by lidx_cache_tables_init() */
+    const int64_t *sequences;      /* host, [count]; one may occur several times */
+    int32_t count;
+    int32_t reserved;              /* 0 */
+    int64_t block_table_stride;    /* entries per sequence; LIDX_ERR_VALUE if one has more pages */
+    int32_t *block_table;          /* host, [count, block_table_stride] */
+    int32_t *context_lens;         /* host, [count] */
+    int32_t *block_table_device;   /* [count, block_table_stride], or NULL */
+    int32_t *context_lens_device;  /* [count], or NULL */
+} lidx_cache_tables;
+LIDX_API lidx_status lidx_cache_tables_init(lidx_cache_tables *tables);
+LIDX_API lidx_status lidx_cache_fill_tables(lidx_cache *cache, const lidx_cache_tables *tables, void *stream);
+
+/* The slots (page * page_size + slot) of the last tokens[i] tokens of each sequence, one sequence behind the other: the
+ * slot_mapping of a batched lidx_store_enqueue() after lidx_cache_extend(). slots is host memory, [sum of tokens]. */
+LIDX_API lidx_status lidx_cache_fill_slots(lidx_cache *cache, const int64_t *sequences, const int32_t *tokens,
+                                           int32_t count, int64_t *slots);
+
+typedef struct lidx_cache_stats {
+    size_t struct_size;            /* set by the caller to sizeof(lidx_cache_stats) */
+    int64_t num_pages;
+    int64_t free_pages;
+    int64_t shared_pages;          /* that two or more sequences have */
+    int64_t sequences;
+    int64_t tokens;                /* summed over the sequences */
+} lidx_cache_stats;
+LIDX_API lidx_status lidx_cache_get_stats(lidx_cache *cache, lidx_cache_stats *stats);
 
 /* ---- errors -------------------------------------------------------------------------------------------- */
 

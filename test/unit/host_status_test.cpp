@@ -26,6 +26,7 @@ const std::pair<int, const char*> kPinned[] = {
     {400, "LIDX_ERR_DRIVER"},
     {401, "LIDX_ERR_MODULE"},
     {402, "LIDX_ERR_OUT_OF_MEMORY"},
+    {500, "LIDX_ERR_NO_PAGES"},
     {900, "LIDX_ERR_INTERNAL"},
 };
 
