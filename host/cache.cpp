@@ -79,6 +79,7 @@ lidx_cache make_cache(const lidx_context& context, const lidx_cache_desc& desc) 
     if (desc.pool == nullptr) fail(LIDX_ERR_NULL, "pool is null");
     const lidx_pool& pool = *desc.pool;
     check_pool(pool, PoolUse::kStore);
+    if (desc.flags != 0) fail(LIDX_ERR_VALUE, equals("flags", desc.flags) + ": must be 0");
     const int32_t layers = desc.layers != 0 ? desc.layers : 1;
     require_range("layers", layers, 1, kMaxInt32);
     if (layers > 1) {
@@ -145,6 +146,7 @@ void fill_tables(const lidx_cache& cache, const lidx_cache_tables& tables, CUstr
                                        ": this version expects " + std::to_string(sizeof(lidx_cache_tables)) +
                                        "; call lidx_cache_tables_init");
     check_sequences(tables.sequences, tables.count);
+    if (tables.reserved != 0) fail(LIDX_ERR_VALUE, equals("reserved", tables.reserved) + ": must be 0");
     require_range("block_table_stride", tables.block_table_stride, tables.count > 0 ? 1 : 0, kMaxInt64);
     require_span("count", tables.count, "block_table_stride", tables.block_table_stride, sizeof(int32_t));
     if (tables.count == 0) return;

@@ -157,6 +157,38 @@ PIN_AT(lidx_query_args, q_out, 88);
 PIN_AT(lidx_query_args, weights_out, 96);
 PIN_AT(lidx_query_args, q_scale_out, 104);
 
+PIN(lidx_cache_desc, sizeof(lidx_cache_desc) == 40);
+PIN_AT(lidx_cache_desc, pool, 8);
+PIN_AT(lidx_cache_desc, layers, 16);
+PIN_AT(lidx_cache_desc, flags, 20);
+PIN_AT(lidx_cache_desc, k_layer_stride, 24);
+PIN_AT(lidx_cache_desc, k_scale_layer_stride, 32);
+
+PIN(lidx_cache_keys, sizeof(lidx_cache_keys) == 40);
+PIN_AT(lidx_cache_keys, flags, 8);
+PIN_AT(lidx_cache_keys, key_type, 12);
+PIN_AT(lidx_cache_keys, rows, 16);
+PIN_AT(lidx_cache_keys, layer, 20);
+PIN_AT(lidx_cache_keys, key_stride, 24);
+PIN_AT(lidx_cache_keys, keys, 32);
+
+PIN(lidx_cache_tables, sizeof(lidx_cache_tables) == 64);
+PIN_AT(lidx_cache_tables, sequences, 8);
+PIN_AT(lidx_cache_tables, count, 16);
+PIN_AT(lidx_cache_tables, reserved, 20);
+PIN_AT(lidx_cache_tables, block_table_stride, 24);
+PIN_AT(lidx_cache_tables, block_table, 32);
+PIN_AT(lidx_cache_tables, context_lens, 40);
+PIN_AT(lidx_cache_tables, block_table_device, 48);
+PIN_AT(lidx_cache_tables, context_lens_device, 56);
+
+PIN(lidx_cache_stats, sizeof(lidx_cache_stats) == 48);
+PIN_AT(lidx_cache_stats, num_pages, 8);
+PIN_AT(lidx_cache_stats, free_pages, 16);
+PIN_AT(lidx_cache_stats, shared_pages, 24);
+PIN_AT(lidx_cache_stats, sequences, 32);
+PIN_AT(lidx_cache_stats, tokens, 40);
+
 PIN(float_type, sizeof(lidx_float_type) == 4 && LIDX_FP32 == 0 && LIDX_BF16 == 1 && LIDX_FP16 == 2);
 
 /* Every function is linked, with the type that a C compiler sees. */
@@ -174,6 +206,12 @@ int main(void) {
     lidx_store_args store;
     lidx_gather_args gather;
     lidx_query_args query;
+    lidx_cache_desc cache_desc;
+    lidx_cache_keys keys;
+    lidx_cache_tables tables;
+    lidx_cache_stats stats;
+    lidx_cache *cache = NULL;
+    int64_t sequence = 5;
     int32_t index;
 
     kernel.struct_size = sizeof(kernel);
@@ -201,6 +239,22 @@ int main(void) {
     if (lidx_store_enqueue(NULL, &pool, &store, NULL) != LIDX_ERR_NULL) return 18;
     if (lidx_gather_enqueue(NULL, &pool, &gather, NULL) != LIDX_ERR_NULL) return 19;
     if (lidx_query_enqueue(NULL, &query, NULL) != LIDX_ERR_NULL) return 20;
+    if (lidx_cache_desc_init(&cache_desc) != LIDX_OK || cache_desc.struct_size != 40) return 21;
+    if (lidx_cache_keys_init(&keys) != LIDX_OK || keys.struct_size != 40) return 22;
+    if (lidx_cache_tables_init(&tables) != LIDX_OK || tables.struct_size != 64) return 23;
+    stats.struct_size = sizeof(stats);
+    if (lidx_cache_create(NULL, &cache_desc, &cache) != LIDX_ERR_NULL || cache != NULL) return 24;
+    if (lidx_cache_add(NULL, &sequence) != LIDX_ERR_NULL || sequence != 5) return 25;
+    if (lidx_cache_fork(NULL, 1, &sequence) != LIDX_ERR_NULL || lidx_cache_free(NULL, 1) != LIDX_ERR_NULL) return 26;
+    if (lidx_cache_truncate(NULL, 1, 0) != LIDX_ERR_NULL) return 27;
+    if (lidx_cache_length(NULL, 1, &sequence) != LIDX_ERR_NULL) return 28;
+    if (lidx_cache_extend(NULL, &sequence, &index, 1, NULL) != LIDX_ERR_NULL) return 29;
+    if (lidx_cache_append(NULL, 1, &keys, NULL) != LIDX_ERR_NULL) return 30;
+    if (lidx_cache_store(NULL, 1, 0, &keys, NULL) != LIDX_ERR_NULL) return 31;
+    if (lidx_cache_fill_tables(NULL, &tables, NULL) != LIDX_ERR_NULL) return 32;
+    if (lidx_cache_fill_slots(NULL, &sequence, &index, 1, &sequence) != LIDX_ERR_NULL) return 33;
+    if (lidx_cache_get_stats(NULL, &stats) != LIDX_ERR_NULL) return 34;
+    lidx_cache_destroy(cache);
     lidx_plan_destroy(plan);
     lidx_close(NULL);
     return 0;
