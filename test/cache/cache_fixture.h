@@ -94,7 +94,7 @@ private:
 };
 
 // Vectors that try the quantisation; kind counts through them.
-inline constexpr uint64_t kVectorKinds = 18;
+inline constexpr uint64_t kVectorKinds = 19;
 inline void fill_vector(Elements& elements, size_t first, int depth, uint64_t kind, Rng& rng) {
     const auto put = [&](int i, double value) { elements.set(first + i, static_cast<float>(value)); };
     const auto scale_down = [&](double factor) {
@@ -162,6 +162,22 @@ inline void fill_vector(Elements& elements, size_t first, int depth, uint64_t ki
         case 16:   // any bits at all
             for (int i = 0; i < depth; ++i) elements.set_bits(first + i, static_cast<uint32_t>(rng.next()));
             return;
+        case 17:   // quotients that lie just below a tie and are rounded to it, where even is up
+        {
+            const auto amax = static_cast<float>(1 + rng.uniform());
+            const float scale = amax / 448.0f;
+            for (int i = 0; i < depth; ++i) {
+                const auto code = static_cast<uint8_t>(1 + 2 * rng.below(62));
+                const auto tie = static_cast<float>((lidx::ref::e4m3_decode(code) +
+                                                     lidx::ref::e4m3_decode(static_cast<uint8_t>(code + 1))) / 2);
+                float x = scale * tie;
+                for (int tries = 0; tries < 3 && !(static_cast<double>(x) < static_cast<double>(scale) * tie); ++tries)
+                    x = std::nextafterf(x, 0);
+                put(i, x);
+            }
+            put(at(), amax);
+            return;
+        }
         default:   // one outlier: the others end among the subnormal codes
             scale_down(1e-2);
             put(at(), 60);

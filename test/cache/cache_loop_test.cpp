@@ -317,6 +317,19 @@ void Loop::score(int32_t layer) {
 
     CHECK(d_scores.damage(false) == "");
     CHECK(d_pool_.damage(false) == "");
+    int wrong_keys = 0;
+    for (int32_t request = 0; request < batch; ++request) {
+        const std::vector<Layers>& keys = keys_[sequences[static_cast<size_t>(request)]];
+        CHECK(lens[static_cast<size_t>(request)] == static_cast<int32_t>(keys.size()));
+        for (size_t key = 0; key < keys.size(); ++key) {
+            const int32_t page = table[static_cast<size_t>(request) * kTableWidth + key / kPageSize];
+            const uint8_t* at = d_pool_.payload() + page * kPageBytes + layer * kLayerBytes;
+            const QuantisedKey& expected = keys[key][static_cast<size_t>(layer)];
+            wrong_keys += std::memcmp(at + key % kPageSize * kDepth, expected.codes, kDepth) != 0 ||
+                          std::memcmp(at + kPageSize * kDepth + key % kPageSize * 4, &expected.scale, 4) != 0;
+        }
+    }
+    CHECK(wrong_keys == 0);
     int wrong = 0;
     for (int32_t row = 0; row < rows; ++row) {
         std::vector<check::ModelOperand> operands(kHeads);

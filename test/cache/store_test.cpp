@@ -182,10 +182,11 @@ TEST_CASE("store: every type, depth, option and layout") {
                 for (const bool pow2 : {false, true}) {
                     const int32_t page_sizes[] = {64, 16, 7, 1};
                     const int gaps[] = {0, 4, 1, 128};
-                    const bool split = (seed & 1) != 0, bytes = (seed & 2) != 0, odd = (seed & 4) != 0;
-                    run_store({type, depth, page_sizes[seed % 4], rotate, pow2, split, bytes,
-                               gaps[(seed + seed / 4) % 4],
-                               odd ? static_cast<int>(element_bytes(type)) : 16, (seed & 8) != 0 ? 16 : 0, seed},
+                    Rng pick(seed, 1);
+                    const bool split = pick.below(2) != 0, bytes = pick.below(2) != 0, odd = pick.below(2) != 0;
+                    run_store({type, depth, page_sizes[pick.below(4)], rotate, pow2, split, bytes,
+                               gaps[odd ? pick.below(4) : pick.below(2)],
+                               odd ? static_cast<int>(element_bytes(type)) : 16, pick.below(2) != 0 ? 16 : 0, seed},
                               seed % 3 != 0, seed % 5 != 0);
                     ++seed;
                 }
