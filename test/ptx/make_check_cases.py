@@ -121,6 +121,19 @@ def registers(f):
            'mov.b32 %r9, %f1;', [STORE])
 
 
+def loose(f):
+    """Warnings of which there is one for each kind, at the first instruction."""
+    one = 'mov.b32 %f0, 0f3F800000;\n'
+    f.case('contractible', 'a product that may become part of an fma', one + 'mul.f32 %f1, %f0, %f0;\n'
+           'add.f32 %f2, %f1, %f0;\nmov.b32 %r9, %f2;', ['f32-contractible: `mul.f32 %f1, %f0, %f0;`'])
+    f.case('flushing', 'subnormals are lost', one + 'fma.rn.ftz.f32 %f1, %f0, %f0, %f0;\nmov.b32 %r9, %f1;',
+           ['f32-ftz: subnormal'])
+    f.case('approximate', 'the bits belong to the machine', one + 'rcp.approx.f32 %f1, %f0;\nmov.b32 %r9, %f1;',
+           ['f32-approx: not the same on every machine'])
+    f.case('not_executed', 'an instruction that no lane executes', one + 'setp.eq.u32 %p0, 1, 2;\n'
+           '@%p0 mul.f32 %f0, %f0, %f0;\nmov.b32 %r9, %f0;', expect=lambda t: 0x3f800000)
+
+
 def predicates(f):
     f.case('guarded_store', 'nobody knows whether it is stored', 'mov.b32 %r9, 5;\n@%up st.global.b32 [%l2], %r9;\n'
            'ret;', [GUARD])
@@ -421,6 +434,7 @@ def main():
     plain = File('check_definedness_80.ptx', 'sm_80')
     registers(plain)
     predicates(plain)
+    loose(plain)
     memory(plain)
     plain.write(folder)
     hopper = File('check_definedness_90a.ptx', 'sm_90a')

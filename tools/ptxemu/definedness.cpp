@@ -580,6 +580,7 @@ void Definedness::before(Exec& x, const Insn& in, uint32_t lanes) {
             guard = 0;
         }
     }
+    if (info.looseness != 0 && mask != 0) warn_loose(x, info.looseness - 1);
     if (mask != 0) (info.rule ? info.rule : propagate)(*this, x, in, info, mask);
     if (guard == 0) return;
     // Written or not, nobody knows.
@@ -588,6 +589,19 @@ void Definedness::before(Exec& x, const Insn& in, uint32_t lanes) {
         set_lanes(x, u.slot, u.bits, guard, guard);
         set_origin(x, u.slot, origin(x, in.guard));
     }
+}
+
+void Definedness::warn_loose(Exec& x, int kind) {
+    if (warned_ >> kind & 1) return;
+    warned_ |= 1u << kind;
+    const LooseArithmetic& loose = x.program->loose[kind];
+    Finding f;
+    f.code = loose.code;
+    f.severity = Severity::kWarning;
+    f.party = x.worker->party_at(loose.first_pc);
+    f.what = loose.what;
+    if (loose.count > 1) f.what += " (" + std::to_string(loose.count) + " instructions of the kernel, this is the first)";
+    ptxemu::report(x, std::move(f));
 }
 
 void Definedness::report(Exec& x, int lane, const char* code, const std::string& what, uint32_t slot) {

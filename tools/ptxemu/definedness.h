@@ -74,11 +74,14 @@ class Definedness {
     // An undefined value matters here. slot: where the value stands, kSinkSlot: nowhere.
     void report(Exec& x, int lane, const char* code, const std::string& what, uint32_t slot = kSinkSlot);
 
+    void warn_loose(Exec& x, int kind);
+
     static constexpr uint32_t kNoOrigin = ~0u;   // nobody wrote the register
 
   private:
     size_t pitch_ = 0, dirty_pitch_ = 0, local_pitch_ = 0;
     uint32_t scratch_ = 0;
+    uint32_t warned_ = 0;   // bit: kind of loose arithmetic
     std::vector<uint8_t> registers_, dirty_, zeros_, shared_, local_;
     std::vector<uint32_t> origins_, tmem_;
 };

@@ -627,6 +627,15 @@ void Decoder::encode_call(const Instruction& ir, Insn& out) {
     out = after;
 }
 
+// Index of Program::loose, or -1.
+static int looseness(const Match& m) {
+    if (!m.words.back().starts_with("f32") && !m.has("f32")) return -1;
+    if (m.has("approx") || m.has("full")) return 2;
+    if (m.has("ftz")) return 1;
+    const bool sum = m.words[0] == "add" || m.words[0] == "sub" || m.words[0] == "mul";
+    return sum && m.one_of({"rn", "rz", "rm", "rp"}) < 0 ? 0 : -1;
+}
+
 // Called when the instruction is in place: its uses and its rule for definedness.
 void Decoder::add_shadow(const std::vector<std::string_view>& words) {
     program_->shadow.resize(program_->code.size());
@@ -638,13 +647,19 @@ void Decoder::add_shadow(const std::vector<std::string_view>& words) {
     info.effect =
         std::none_of(uses_.begin(), uses_.end(), [](const Use& u) { return u.role == UseRole::kDestination; });
     uses_.clear();
+    const Match match{words};
+    if (const int kind = looseness(match); kind >= 0) {
+        LooseArithmetic& loose = program_->loose[kind];
+        if (loose.count++ == 0) loose.first_pc = static_cast<uint32_t>(program_->code.size() - 1);
+        info.looseness = static_cast<uint8_t>(kind + 1);
+    }
     const auto rows = shadow_table().find(words[0]);
     if (rows == shadow_table().end()) return;
     for (const auto& candidate : rows->second) {
         if (!match_words(candidate.words, 0, words, 0)) continue;
         info.rule = candidate.row->rule;
         info.effect |= candidate.row->effect;
-        if (candidate.row->data) info.data = candidate.row->data(Match{words});
+        if (candidate.row->data) info.data = candidate.row->data(match);
         return;
     }
 }

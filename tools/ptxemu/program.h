@@ -75,6 +75,14 @@ struct ShadowInfo {
     uint32_t data = 0;   // belongs to the rule
     uint32_t first_use = 0, uses = 0;
     bool effect = false;
+    uint8_t looseness = 0;   // 1 + index of Program::loose; 0: none
+};
+
+// f32 arithmetic whose bits the PTX leaves open or that drops subnormals: one warning of each kind, at the first of them.
+struct LooseArithmetic {
+    const char* code;
+    const char* what;
+    uint32_t first_pc = 0, count = 0;
 };
 
 struct InsnInfo {
@@ -160,6 +168,10 @@ class Program {
     std::vector<InsnInfo> info;
     std::vector<ShadowInfo> shadow;
     std::vector<Use> uses;
+    LooseArithmetic loose[3] = {
+        {"f32-contractible", "f32 add, sub and mul without .rn may be contracted to fma: two compilations, two results"},
+        {"f32-ftz", "f32 arithmetic with .ftz takes subnormal numbers for zeros"},
+        {"f32-approx", "the result of an .approx instruction is not the same on every machine"}};
     std::vector<uint8_t> constants;
     std::vector<SharedConstant> shared_constants;
     std::vector<uint32_t> lists;
