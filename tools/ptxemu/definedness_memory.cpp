@@ -61,7 +61,7 @@ struct Bytes {
     uint64_t offset = 0;                    // in the allocation
 };
 // What lies outside any memory is the handler's business, which faults.
-Bytes locate(Definedness& d, Exec& x, Where where, int lane, uint64_t address, uint32_t bytes) {
+Bytes locate(Definedness& d, Exec& x, Where where, int lane, uint64_t address, uint64_t bytes) {
     if (where == Where::kGeneric) {
         constexpr Where kWindows[] = {Where::kGlobal, Where::kShared, Where::kLocal, Where::kParam};
         const uint64_t window = address >> kWindowShift;
@@ -88,7 +88,7 @@ Bytes locate(Definedness& d, Exec& x, Where where, int lane, uint64_t address, u
     }
 }
 // A shared address that may also be written as a generic one.
-Bytes locate_shared(Definedness& d, Exec& x, int lane, uint64_t address, uint32_t bytes) {
+Bytes locate_shared(Definedness& d, Exec& x, int lane, uint64_t address, uint64_t bytes) {
     return locate(d, x, address >> kWindowShift ? Where::kGeneric : Where::kShared, lane, address, bytes);
 }
 // True if any of the bytes has an undefined bit; out: the bits.
@@ -260,6 +260,16 @@ void mbarrier_init(Definedness& d, Exec& x, const Insn& in, const ShadowInfo& in
         d.report(x, std::countr_zero(mask), "undefined-operand", "the count of the mbarrier is undefined", in.slot[1]);
 }
 
+void store_bulk(Definedness& d, Exec& x, const Insn& in, const ShadowInfo& info, uint32_t mask) {
+    decide(d, x, in, info, mask);
+    for (int l = 0; l < kLanes; ++l) {
+        if (!(mask >> l & 1)) continue;
+        const uint64_t bytes = in.flags & kWideOperand ? x.at<uint64_t>(in.slot[1])[l] : x.at<uint32_t>(in.slot[1])[l];
+        const Bytes at = locate_shared(d, x, l, lane_address(x, in, 0, l), bytes);
+        if (at.shadow) std::memset(at.shadow, 0, bytes);
+    }
+}
+
 // Arguments of a call: registers or the thread's parameter area.
 void call(Definedness& d, Exec& x, const Insn& in, const ShadowInfo&, uint32_t mask) {
     if (in.handler != exec_call && in.handler != exec_copy_arguments) return;
@@ -415,6 +425,7 @@ void nothing(Definedness&, Exec&, const Insn&, const ShadowInfo&, uint32_t) {}
 const ShadowRow kRows[] = {
     {"(ld|ldu).**", load, false, access_data},
     {"st.async.**", decide, true},
+    {"st.bulk.**", store_bulk, true},
     {"st.**", store, true, access_data},
     {"red.async.**", decide, true},
     {"(atom|red).**", atomic, true, access_data},

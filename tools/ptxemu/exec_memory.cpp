@@ -156,6 +156,8 @@ uint64_t listed_address(const Exec& x, uint32_t at, int lane) {
 
 namespace {
 
+constexpr uint64_t kMaxBulkStoreBytes = 16777216;   // PTX ISA 9.7.9.13
+
 enum class Where : uint8_t { kGlobal, kShared, kCluster, kLocal, kParam, kGeneric };
 
 template <Where kWhere>
@@ -261,6 +263,30 @@ bool exec_store128(Exec& x, const Insn& in, uint32_t mask) {
         }
     }
     return true;
+}
+
+// st.bulk: zeros. slot: 0 address, 1 size (flags kWideOperand: 64 bits).
+bool exec_store_bulk(Exec& x, const Insn& in, uint32_t mask) {
+    for (int l = 0; l < kLanes; ++l) {
+        if (!(mask >> l & 1)) continue;
+        const uint64_t bytes = in.flags & kWideOperand ? x.at<uint64_t>(in.slot[1])[l] : x.at<uint32_t>(in.slot[1])[l];
+        if (bytes % 8 != 0 || bytes > kMaxBulkStoreBytes) {
+            fault(RunStatus::kIllegalInstruction, l,
+                  "size " + std::to_string(bytes) + " is not a multiple of 8 up to " +
+                      std::to_string(kMaxBulkStoreBytes));
+        }
+        const uint32_t address = own_shared_address(x, l, lane_address(x, in, 0, l), "address");
+        std::memset(shared_at(x, l, address, static_cast<uint32_t>(bytes), 8), 0, bytes);
+    }
+    return true;
+}
+void encode_store_bulk(Decoder& d, const Match&, const Instruction& ir, Insn& out) {
+    if (ir.operands.size() != 3) d.fail("it has another number of operands");
+    d.address(ir.operands[0], out, 0);
+    int bits = 64;
+    out.slot[1] = d.any_source(ir.operands[1], &bits);
+    if (bits == 64) out.flags |= kWideOperand;
+    if (d.immediate(ir.operands[2]) != 0) d.fail("the initial value must be 0");
 }
 
 struct Element {
@@ -575,6 +601,14 @@ bool exec_atom128(Exec& x, const Insn& in, uint32_t mask) {
 
 void encode_atomic(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
     const bool returns = m.words[0] == "atom";
+    auto once = [&](std::initializer_list<std::string_view> words, const char* what) {
+        int n = 0;
+        for (const auto& w : m.words) n += std::find(words.begin(), words.end(), w) != words.end() ? 1 : 0;
+        if (n > 1) d.fail(std::string("it has two ") + what);
+    };
+    once({"relaxed", "acquire", "release", "acq_rel"}, "semantics");
+    once({"cta", "cluster", "gpu", "sys"}, "scopes");
+    once({"global", "shared", "shared::cta", "shared::cluster"}, "spaces");
     const bool hint = m.has("L2::cache_hint");
     const int op = m.one_of({"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"});
     const std::string_view t = m.words.back();
@@ -718,6 +752,7 @@ bool exec_getctarank(Exec& x, const Insn& in, uint32_t mask) {
 #define LIDX_SPACES "[const|global|local|param|param::entry|param::func|shared|shared::cta|shared::cluster]"
 #define LIDX_TYPES "(b8|u8|s8|b16|u16|s16|f16|bf16|b32|u32|s32|f32|f16x2|bf16x2|b64|u64|s64|f64|b128)"
 #define LIDX_EVICT "[L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate]"
+#define LIDX_ATOM_SPACE "[global|shared|shared::cta|shared::cluster]"
 #define LIDX_EVICT2 "[L2::evict_normal|L2::evict_first|L2::evict_last]"
 
 const Row kRows[] = {
@@ -733,8 +768,12 @@ const Row kRows[] = {
      "." LIDX_EVICT2 ".[L2::cache_hint].[v2|v4|v8]." LIDX_TYPES,
      "*", nullptr, nullptr, encode_store},
     // atom{.sem}{.scope}{.space}.op{.noftz}{.level::cache_hint}{.vec}.type d, [a], b{, c}{, cache-policy};  (9.7.13.5)
-    {"(atom|red).[relaxed|acquire|release|acq_rel].[cta|cluster|gpu|sys].[global|shared|shared::cta|shared::cluster]."
-     "(add|min|max|inc|dec|and|or|xor|exch|cas).[noftz].[L2::cache_hint].[v2|v4|v8]."
+    // st.bulk{.weak}{.shared::cta} [a], size, 0;  (9.7.9.13)
+    {"st.bulk.[weak].[shared::cta]", "*", exec_store_bulk, "100", encode_store_bulk},
+    // ptxas also takes semantics, scope and space in other places, and compilers put them there.
+    {"(atom|red)." LIDX_ATOM_SPACE ".[relaxed|acquire|release|acq_rel].[cta|cluster|gpu|sys]." LIDX_ATOM_SPACE
+     ".(add|min|max|inc|dec|and|or|xor|exch|cas).[relaxed|acquire|release|acq_rel].[cta|cluster|gpu|sys]."
+     LIDX_ATOM_SPACE ".[noftz].[L2::cache_hint].[v2|v4|v8]."
      "(b16|b32|u32|s32|f32|f16|bf16|f16x2|bf16x2|b64|u64|s64|f64|b128)",
      "*", nullptr, nullptr, encode_atomic},
     {"(atom|red).[relaxed|acquire|release|acq_rel].[cta|cluster|gpu|sys].[global].(add|min|max).[noftz].[L2::cache_"

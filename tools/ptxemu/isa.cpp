@@ -99,6 +99,7 @@ const Table& table() {
         add(rows_bulk());
         add(rows_tcgen05());
         add(rows_mma());
+        add(rows_refused());   // last: what nothing else takes
         return t;
     }();
     return rows;
