@@ -1,0 +1,539 @@
+// SPDX-License-Identifier: Apache-2.0
+// What orders: threads, barriers, fences, asynchronous operations. Accesses and the comparison are in race_check.cpp.
+//
+// Sources (PTX ISA): release and acquire patterns, causality order 8.8, 8.9; asynchronous operations 8.9.1.1 (a
+// complete-tx hands over what the operation itself did, nothing of its issuer); proxies 8.6, 9.7.9.25.2, 9.7.16.6.5;
+// tcgen05 9.7.16.6; mbarrier 9.7.13.15.
+#include "checker.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "scheduler.h"
+
+namespace ptxemu {
+namespace {
+
+template <class F>
+void each_lane(uint32_t mask, F f) {
+    for (; mask != 0; mask &= mask - 1) f(static_cast<uint32_t>(std::countr_zero(mask)));
+}
+
+}   // namespace
+
+// ---- agents and groups of lanes ----
+
+void Checker::start(Cluster& cluster) {
+    cluster_ = &cluster;
+    const Cta& first = *cluster.ctas[0];
+    warps_per_cta_ = static_cast<uint32_t>(first.warps.size());
+    unit_ = static_cast<uint32_t>(cluster.linear);
+    const size_t ctas = cluster.ctas.size(), warps = ctas * warps_per_cta_;
+    next_index_ = static_cast<uint32_t>(warps) * kPerThread;
+    lane_agents_.assign(warps * kLanes, 0);
+    fenceable_.clear();
+    tmem_agents_.clear();
+    mma_agents_.clear();
+    counts_.clear();
+    chains_.clear();
+    imports_.clear();
+    pool_.clear();
+    mbarriers_.clear();
+    barriers_.assign(ctas * 16, {});
+    cluster_barrier_ = {};
+    warps_.clear();
+    warps_.resize(warps);
+    for (uint32_t w = 0; w < warps; ++w) {
+        warps_[w].live = cluster.ctas[w / warps_per_cta_]->warps[w % warps_per_cta_].live;
+        warps_[w].groups.resize(1);
+        warps_[w].groups[0].lanes = warps_[w].live;
+        fenceable_.push_back(w * kPerThread);
+    }
+    shared_.resize(ctas);
+    for (size_t rank = 0; rank < ctas; ++rank) {
+        shared_[rank].heads.assign(cluster.ctas[rank]->shared_bytes / 32 + 1, 0);
+        shared_[rank].tmem_heads.clear();
+    }
+}
+
+uint32_t Checker::warp_of(const Exec& x) const { return warp_of(*x.cta, x.warp->index); }
+
+uint32_t Checker::lane_agent(uint32_t warp, uint32_t lane) {
+    uint32_t& index = lane_agents_[warp * kLanes + lane];
+    if (index == 0) {
+        index = next_index_;
+        next_index_ += kPerThread;
+        fenceable_.push_back(index);
+    }
+    return index;
+}
+
+uint32_t Checker::tmem_agent() {
+    const uint32_t index = next_index_;
+    next_index_ += kPerTmem;
+    tmem_agents_.push_back(index);
+    return index;
+}
+
+// A chain whose last operation is known to be complete by the lanes that issue the next one.
+uint32_t Checker::chain_for(const Group& group, uint32_t* clock) {
+    for (Chain& c : chains_) {
+        if (Clock::at(group.clock.strict, c.index) < c.last) continue;
+        *clock = ++c.last;
+        return c.index;
+    }
+    chains_.push_back({next_index_++, 1});
+    *clock = 1;
+    return chains_.back().index;
+}
+
+Checker::Group& Checker::group_of(uint32_t warp, uint32_t lane) {
+    for (Group& g : warps_[warp].groups)
+        if (g.lanes >> lane & 1) return g;
+    return warps_[warp].groups[0];
+}
+
+// Calls f with each group of which lanes are in mask; those lanes become a group of their own.
+template <class F>
+void Checker::each_group(uint32_t warp, uint32_t mask, F f) {
+    auto& groups = warps_[warp].groups;
+    for (size_t i = 0, n = groups.size(); i < n; ++i) {
+        const uint32_t lanes = groups[i].lanes & mask;
+        if (lanes == 0) continue;
+        if (lanes == groups[i].lanes) {
+            f(groups[i]);
+            continue;
+        }
+        groups.push_back(groups[i]);
+        groups[i].lanes &= ~lanes;
+        groups.back().lanes = lanes;
+        f(groups.back());
+    }
+}
+
+// What these lanes did themselves so far, in a clock: all of the warp's together, or each for itself.
+void Checker::own(Clock& clock, uint32_t warp, uint32_t lanes, uint32_t which) {
+    const WarpState& w = warps_[warp];
+    if ((lanes & w.live) == w.live) {
+        clock.raise(warp * kPerThread + which, w.time);
+        return;
+    }
+    each_lane(lanes, [&](uint32_t lane) { clock.raise(lane_agent(warp, lane) + which, w.time); });
+}
+
+void Checker::release(Clock& to, uint32_t warp, uint32_t mask) {
+    WarpState& w = warps_[warp];
+    for (const Group& g : w.groups)
+        if (g.lanes & mask) to.join(g.clock);
+    own(to, warp, mask, kRaw);
+    ++w.time;
+}
+
+// .relaxed hands over nothing but what tcgen05.fence has readied (9.7.16.6.4).
+void Checker::release_tmem(Clock& to, uint32_t warp, uint32_t mask) {
+    for (const Group& g : warps_[warp].groups) {
+        if (!(g.lanes & mask)) continue;
+        for (uint32_t t : tmem_agents_)
+            for (uint32_t i = t; i < t + kPerTmem; ++i) to.raise(i, Clock::at(g.clock.strict, i));
+    }
+}
+
+void Checker::acquire(uint32_t warp, uint32_t mask, const Clock& from) {
+    each_group(warp, mask, [&](Group& g) { g.clock.join(from); });
+}
+
+void Checker::acquire_tmem(uint32_t warp, uint32_t mask, const Clock& from) {
+    each_group(warp, mask, [&](Group& g) {
+        for (uint32_t t : tmem_agents_)
+            for (uint32_t i = t; i < t + kPerTmem; ++i) g.clock.raise(i, Clock::at(from.strict, i));
+    });
+}
+
+// The lanes know the same from here on, each other's accesses included.
+void Checker::merge(uint32_t warp, uint32_t mask) {
+    WarpState& w = warps_[warp];
+    size_t into = w.groups.size();
+    each_group(warp, mask, [](Group&) {});
+    for (size_t i = 0; i < w.groups.size();) {
+        if (!(w.groups[i].lanes & mask)) {
+            ++i;
+        } else if (into == w.groups.size() || into > i) {
+            into = i++;
+        } else {
+            Group& to = w.groups[into];
+            Group& from = w.groups[i];
+            to.lanes |= from.lanes;
+            to.clock.join(from.clock);
+            Clock::join(to.tmem, from.tmem);
+            if (!to.released) to.released = from.released;
+            if (!to.observed) to.observed = from.observed;
+            if (i + 1 != w.groups.size()) from = std::move(w.groups.back());
+            w.groups.pop_back();
+        }
+    }
+    if (into < w.groups.size()) own(w.groups[into].clock, warp, mask, kRaw);
+    ++w.time;
+}
+
+// ---- threads ----
+
+void Checker::converged(Exec& x, uint32_t mask) {
+    const uint32_t warp = warp_of(x);
+    WarpState& w = warps_[warp];
+    if (w.groups.size() == 1 && (mask & w.live) == w.live) {
+        Clock::raise(w.groups[0].clock.loose, warp * kPerThread, w.time++);
+        return;
+    }
+    std::vector<uint32_t> all;
+    std::vector<uint32_t> tmem;
+    for (const Group& g : w.groups) {
+        if (!(g.lanes & mask)) continue;
+        Clock::join(all, g.clock.loose);
+        Clock::join(tmem, g.tmem);
+    }
+    Clock mine;
+    own(mine, warp, mask, kRaw);
+    Clock::join(all, mine.loose);
+    each_group(warp, mask, [&](Group& g) {
+        g.clock.loose = all;
+        g.tmem = tmem;
+    });
+    ++w.time;
+    for (size_t i = 0; i < w.groups.size(); ++i) {
+        for (size_t j = i + 1; j < w.groups.size();) {
+            if (w.groups[i].clock.strict != w.groups[j].clock.strict ||
+                w.groups[i].clock.loose != w.groups[j].clock.loose || w.groups[i].tmem != w.groups[j].tmem ||
+                w.groups[i].released != w.groups[j].released || w.groups[i].observed != w.groups[j].observed) {
+                ++j;
+                continue;
+            }
+            w.groups[i].lanes |= w.groups[j].lanes;
+            if (j + 1 != w.groups.size()) w.groups[j] = std::move(w.groups.back());
+            w.groups.pop_back();
+        }
+    }
+}
+
+void Checker::warp_sync(Cta& cta, uint32_t warp, uint32_t mask) { merge(warp_of(cta, warp), mask); }
+
+void Checker::barrier_arrive(Exec& x, uint32_t mask, uint32_t id) {
+    release(barriers_[x.cta->rank * 16 + id][0], warp_of(x), mask);
+}
+void Checker::barrier_done(Cta& cta, uint32_t warp, uint32_t mask, uint32_t id) {
+    const uint32_t w = warp_of(cta, warp);
+    acquire(w, mask, barriers_[cta.rank * 16 + id][0]);
+    merge(w, mask);
+}
+void Checker::barrier_next(Cta& cta, uint32_t id) { barriers_[cta.rank * 16 + id][0] = {}; }
+
+void Checker::cluster_arrive(Exec& x, uint32_t mask, bool hands_over) {
+    if (hands_over) release(cluster_barrier_[0], warp_of(x), mask);
+    else release_tmem(cluster_barrier_[0], warp_of(x), mask);
+}
+void Checker::cluster_next() {
+    cluster_barrier_[1].join(cluster_barrier_[0]);
+    cluster_barrier_[0] = {};
+}
+void Checker::cluster_done(Exec& x, uint32_t mask) {
+    const uint32_t warp = warp_of(x);
+    acquire(warp, mask, cluster_barrier_[1]);
+}
+
+void Checker::fence(Exec& x, uint32_t mask, FenceKind kind) {
+    const uint32_t warp = warp_of(x);
+    WarpState& w = warps_[warp];
+    switch (kind) {
+        case FenceKind::kAcqRel:
+        case FenceKind::kAcquire:
+        case FenceKind::kRelease:
+            each_group(warp, mask, [&](Group& g) {
+                if (kind != FenceKind::kRelease && g.observed) {
+                    g.clock.join(*g.observed);
+                    g.observed.reset();
+                }
+                if (kind != FenceKind::kAcquire) {
+                    g.released = std::make_shared<Clock>(g.clock);
+                    own(*g.released, warp, g.lanes, kRaw);
+                }
+            });
+            ++w.time;
+            break;
+        case FenceKind::kProxyAsync:
+            each_group(warp, mask, [&](Group& g) {
+                own(g.clock, warp, g.lanes, kFenced);
+                own(g.clock, warp, g.lanes, kAnyFence);
+                for (uint32_t f : fenceable_) {
+                    Clock::raise(g.clock.strict, f + kAnyFence, Clock::at(g.clock.strict, f));
+                    Clock::raise(g.clock.loose, f + kAnyFence, Clock::at(g.clock.loose, f));
+                }
+            });
+            ++w.time;
+            break;
+        case FenceKind::kMbarrierInit:
+            each_group(warp, mask, [&](Group& g) { own(g.clock, warp, g.lanes, kInitFence); });
+            ++w.time;
+            break;
+        case FenceKind::kTmemBefore:
+            each_group(warp, mask, [&](Group& g) {
+                for (uint32_t t : tmem_agents_) {
+                    g.clock.raise(t + kTmemFenced, Clock::at(g.tmem, t));
+                    g.clock.raise(t + kTmemIssued, Clock::at(g.tmem, t + kTmemIssued));
+                }
+            });
+            break;
+        case FenceKind::kTmemAfter:
+            each_group(warp, mask, [&](Group& g) {
+                for (uint32_t t : tmem_agents_) {
+                    Clock::raise(g.tmem, t, Clock::at(g.clock.loose, t + kTmemFenced));
+                    Clock::raise(g.tmem, t + kTmemIssued, Clock::at(g.clock.loose, t + kTmemIssued));
+                }
+            });
+            break;
+    }
+}
+
+// Release and acquire patterns on a location (8.8): by the operation itself, or by a fence with a strong operation.
+void Checker::synchronise(Exec& x, uint32_t mask, const uint64_t* at, MemorySpace space, bool write,
+                          Semantics semantics, bool atomic) {
+    const uint32_t warp = warp_of(x);
+    const bool releases = semantics == Semantics::kRelease || semantics == Semantics::kAcqRel;
+    const bool acquires = semantics == Semantics::kAcquire || semantics == Semantics::kAcqRel;
+    const bool reads = !write || atomic;
+    each_group(warp, mask, [&](Group& g) {
+        if (reads) {
+            Clock seen;
+            bool any = false;
+            const std::lock_guard lock(global_.handed_mutex);
+            each_lane(g.lanes & mask, [&](uint32_t lane) {
+                const bool shared = space == MemorySpace::kShared || at[lane] >> kWindowShift == 1;
+                const uint64_t key = shared ? static_cast<uint64_t>(unit_) << 32 | (at[lane] & 0xffffffffu) | 1ull << 63
+                                            : at[lane];
+                const auto found = global_.handed.find(key);
+                if (found == global_.handed.end()) return;
+                for (const auto& [unit, clock] : found->second) {
+                    any = true;
+                    if (unit == unit_) {
+                        seen.join(*clock);
+                        continue;
+                    }
+                    uint32_t time;
+                    const uint32_t index = chain_for(g, &time);
+                    imports_.push_back({index, time, unit, clock});
+                    seen.raise(index, time);
+                }
+            });
+            if (any) {
+                if (acquires) {
+                    g.clock.join(seen);
+                } else {
+                    if (!g.observed) g.observed = std::make_shared<Clock>();
+                    else g.observed = std::make_shared<Clock>(*g.observed);
+                    g.observed->join(seen);
+                }
+            }
+        }
+        if (write && (releases || g.released)) {
+            Clock handed;
+            if (g.released) handed.join(*g.released);
+            if (releases) {
+                handed.join(g.clock);
+                own(handed, warp, g.lanes & mask, kRaw);
+            }
+            GlobalShadow::Handed all;
+            for (const Import& i : imports_)
+                if (Clock::at(handed.loose, i.index) >= i.clock) all.emplace_back(i.unit, i.known);
+            all.emplace_back(unit_, std::make_shared<const Clock>(std::move(handed)));
+            const std::lock_guard lock(global_.handed_mutex);
+            each_lane(g.lanes & mask, [&](uint32_t lane) {
+                const bool shared = space == MemorySpace::kShared || at[lane] >> kWindowShift == 1;
+                const uint64_t key = shared ? static_cast<uint64_t>(unit_) << 32 | (at[lane] & 0xffffffffu) | 1ull << 63
+                                            : at[lane];
+                auto& to = global_.handed[key];
+                if (!atomic) to.clear();   // a plain store ends the release sequence of others
+                for (const auto& [unit, clock] : all) {
+                    bool placed = false;
+                    for (auto& [have, known] : to) {
+                        if (have != unit) continue;
+                        auto joined = std::make_shared<Clock>(*known);
+                        joined->join(*clock);
+                        known = std::move(joined);
+                        placed = true;
+                    }
+                    if (!placed) to.emplace_back(unit, clock);
+                }
+            });
+        }
+    });
+    ++warps_[warp].time;
+}
+
+// ---- mbarriers ----
+
+void Checker::mbarrier_init(Exec& x, int lane, uint32_t address) {
+    Record a = record_of(x, warp_of(x), 1u << lane);
+    a.flags = Record::kWrite | Record::kInit;
+    range(MemorySpace::kShared, address, 8, a, group_of(a.warp, static_cast<uint32_t>(lane)));
+    mbarriers_[address] = {};
+}
+void Checker::mbarrier_inval(Exec& x, int lane, uint32_t address) {
+    Record a = record_of(x, warp_of(x), 1u << lane);
+    a.flags = Record::kWrite;
+    range(MemorySpace::kShared, address, 8, a, group_of(a.warp, static_cast<uint32_t>(lane)));
+    mbarriers_.erase(address);
+}
+
+void Checker::mbarrier_arrive(Exec& x, uint32_t mask, const uint32_t* at, bool hands_over, bool arrives) {
+    const uint32_t warp = warp_of(x);
+    while (mask != 0) {
+        const uint32_t address = at[std::countr_zero(mask)];
+        uint32_t same = 0;
+        each_lane(mask, [&](uint32_t lane) { same |= at[lane] == address ? 1u << lane : 0; });
+        mask &= ~same;
+        Record a = record_of(x, warp, same);
+        a.flags = Record::kWrite | Record::kStrong | Record::kBarrier;
+        each_group(warp, same, [&](Group& g) {
+            a.lanes = g.lanes;
+            range(MemorySpace::kShared, address, 8, a, g);
+        });
+        if (!arrives) continue;
+        Mbarrier& b = mbarrier(address);
+        for (const Group& g : warps_[warp].groups)
+            if (g.lanes & same) Clock::join(b.arriving, g.clock.loose);
+        Clock mine;
+        own(mine, warp, same, kRaw);
+        Clock::join(b.arriving, mine.loose);
+        if (hands_over) release(b.current, warp, same);
+        else release_tmem(b.current, warp, same);
+    }
+}
+
+void Checker::mbarrier_waited(Exec& x, uint32_t mask, const uint32_t* at, bool acquires) {
+    const uint32_t warp = warp_of(x);
+    while (mask != 0) {
+        const uint32_t address = at[std::countr_zero(mask)];
+        uint32_t same = 0;
+        each_lane(mask, [&](uint32_t lane) { same |= at[lane] == address ? 1u << lane : 0; });
+        mask &= ~same;
+        Record a = record_of(x, warp, same);
+        a.flags = Record::kStrong | Record::kBarrier;
+        each_group(warp, same, [&](Group& g) {
+            a.lanes = g.lanes;
+            range(MemorySpace::kShared, address, 8, a, g);
+        });
+        Mbarrier& b = mbarrier(address);
+        if (acquires) acquire(warp, same, b.completed);
+        else acquire_tmem(warp, same, b.completed);
+        for (Waiter& old : b.waiters)
+            if (old.warp == warp) old.lanes &= ~same;
+        std::erase_if(b.waiters, [](const Waiter& old) { return old.lanes == 0; });
+        b.waiters.push_back({warp, same, warps_[warp].time, x.pc});
+        ++warps_[warp].time;
+    }
+}
+
+// Whoever waits for a phase must have seen its end before the next phase can end, or it may see two phases as none.
+void Checker::mbarrier_completed(uint32_t address) {
+    Mbarrier& b = mbarrier(address);
+    for (const Waiter& w : b.waiters) {
+        if (thread_known(b.arriving, w.warp, w.lanes, w.time, kRaw)) continue;
+        Record r;
+        r.warp = static_cast<uint16_t>(w.warp);
+        r.lanes = w.lanes;
+        r.pc = w.pc;
+        Finding f;
+        f.code = "mbarrier-phase-aliasing";
+        f.severity = Severity::kWarning;
+        f.party = party_of(r);
+        f.space = "shared";
+        f.address = address;
+        f.bytes = 8;
+        f.what = "this wait may be overtaken: the mbarrier can complete its next phase before, and by its parity the "
+                 "phase then looks as if it had not ended";
+        f.would_order = "an arrival of this thread, direct or through another barrier, that the next phase waits for";
+        worker_.report_finding(std::move(f));
+    }
+    b.waiters.clear();
+    b.completed.join(b.current);
+    b.current = {};
+}
+
+// ---- asynchronous operations ----
+
+void Checker::small_copy_arrive_issued(Exec& x, AsyncOp& op) {
+    const uint32_t warp = warp_of(x), lanes = op.mask;
+    auto handed = std::make_shared<Clock>();
+    for (Outstanding& o : warps_[warp].outstanding)
+        if (o.kind == AsyncKind::kCopy && o.lanes & lanes) handed->raise(o.index, o.clock);
+    op.agent.hands_over = handed;
+    Mbarrier& b = mbarrier(op.mbarrier);
+    Clock::join(b.arriving, group_of(warp, static_cast<uint32_t>(op.lane)).clock.loose);
+    Clock mine;
+    own(mine, warp, warps_[warp].live, kRaw);   // all lanes execute it together, or the count would not come out
+    Clock::join(b.arriving, mine.loose);
+}
+
+void Checker::commit_issued(Exec& x, AsyncOp& op) {
+    const uint32_t warp = warp_of(x);
+    const Group& g = group_of(warp, static_cast<uint32_t>(op.lane));
+    auto handed = std::make_shared<Clock>();
+    for (uint32_t t : tmem_agents_) {   // tcgen05.fence::before_thread_sync is part of it
+        handed->raise(t + kTmemFenced, Clock::at(g.tmem, t));
+        handed->raise(t + kTmemDone, Clock::at(g.clock.strict, t + kTmemDone));
+    }
+    const auto found = mma_agents_.find(warp * kLanes + static_cast<uint32_t>(op.lane));
+    if (found != mma_agents_.end()) {
+        for (uint32_t i = 0; i < kPerTmem; ++i) handed->raise(found->second.first + i, found->second.second);
+    }
+    op.agent.hands_over = handed;
+    op.agent.issuer = std::make_shared<Clock>();
+    op.agent.issuer->loose = g.clock.loose;
+    auto issuer = std::make_shared<Clock>();
+    issuer->loose = g.clock.loose;
+    own(*issuer, warp, 1u << op.lane, kRaw);
+    op.agent.issuer = issuer;
+    ++warps_[warp].time;
+}
+
+void Checker::signalled(const AsyncOp& op, uint32_t address) {
+    Mbarrier& b = mbarrier(address);
+    if (op.agent.hands_over) b.current.join(*op.agent.hands_over);
+    else if (op.agent.index != 0) b.current.raise(op.agent.index, op.agent.clock);
+    if (op.agent.issuer) Clock::join(b.arriving, op.agent.issuer->loose);
+}
+
+void Checker::groups_waited(Exec& x, uint32_t mask, AsyncKind first, AsyncKind last, const uint32_t* below,
+                            bool read_only) {
+    const uint32_t warp = warp_of(x);
+    auto& outstanding = warps_[warp].outstanding;
+    if (first == AsyncKind::kWgmma) {
+        const uint32_t agent = warps_[warp].wgmma;
+        uint32_t done = 0;
+        for (const Outstanding& o : outstanding)
+            if (o.kind == AsyncKind::kWgmma && o.group < below[0]) done = std::max(done, o.clock);
+        std::erase_if(outstanding,
+                      [&](const Outstanding& o) { return o.kind == AsyncKind::kWgmma && o.group < below[0]; });
+        if (done != 0) each_group(warp, mask, [&](Group& g) { g.clock.raise(agent, done); });
+        return;
+    }
+    for (Outstanding& o : outstanding) {
+        if (o.kind < first || o.kind > last || !(o.lanes & mask) || (read_only && !o.read_half)) continue;
+        const uint32_t lanes = o.lanes & mask;
+        if (o.group >= below[std::countr_zero(lanes)]) continue;
+        each_group(warp, lanes, [&](Group& g) { g.clock.raise(o.index, o.clock); });
+        o.lanes &= ~lanes;
+    }
+    std::erase_if(outstanding, [](const Outstanding& o) { return o.lanes == 0; });
+}
+
+void Checker::tmem_waited(Exec& x, bool load) {
+    const uint32_t warp = warp_of(x);
+    const uint32_t agent = load ? warps_[warp].load : warps_[warp].store;
+    if (agent == 0) return;
+    const uint32_t done = Clock::at(counts_, agent);
+    each_group(warp, kFullMask, [&](Group& g) {
+        Clock::raise(g.tmem, agent, done);
+        g.clock.raise(agent + kTmemDone, done);
+    });
+}
+
+}   // namespace ptxemu

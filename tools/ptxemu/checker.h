@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checks of PTXEMU_CHECK=1: a happens-before race detector over shared memory, Tensor Memory and global memory.
+// Handlers tell it what is accessed and what orders (Exec::checker; null when off). It decides by order alone, never by
+// time: an asynchronous operation is judged where it is issued, whenever the scheduler carries it out.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "findings.h"
+#include "race_shadow.h"
+#include "warp.h"
+
+namespace ptxemu {
+
+enum class MemorySpace : uint8_t { kGlobal, kShared, kGeneric };
+enum class FenceKind : uint8_t { kAcqRel, kAcquire, kRelease, kProxyAsync, kMbarrierInit, kTmemBefore, kTmemAfter };
+
+// Release and acquire of a memory operation that threads may synchronise by.
+enum class Semantics : uint8_t { kWeak, kRelaxed, kAcquire, kRelease, kAcqRel };
+
+class Checker {
+  public:
+    Checker(Worker& worker, GlobalShadow& global) : worker_(worker), global_(global) {}
+
+    void start(Cluster& cluster);
+    void finish(Cta& cta);   // the CTA has exited
+
+    // ---- accesses of threads, generic proxy; addresses have been checked ----
+
+    // One instruction, `bytes` a lane. same: lanes that store what is there already.
+    void data(Exec& x, uint32_t mask, const uint64_t* at, uint32_t bytes, MemorySpace space, bool write,
+              Semantics semantics, bool atomic, uint32_t same = 0);
+    void data_one(Exec& x, int lane, uint32_t shared_address, uint32_t bytes, bool write);
+
+    // ---- what orders threads ----
+
+    void converged(Exec& x, uint32_t mask);                        // .aligned and .sync: loose only
+    void warp_sync(Cta& cta, uint32_t warp, uint32_t mask);        // bar.warp.sync, complete
+    void barrier_arrive(Exec& x, uint32_t mask, uint32_t id);      // before barrier_check
+    void barrier_done(Cta& cta, uint32_t warp, uint32_t mask, uint32_t id);
+    void barrier_next(Cta& cta, uint32_t id);                      // all waiters are through
+    void cluster_arrive(Exec& x, uint32_t mask, bool release);
+    void cluster_done(Exec& x, uint32_t mask);
+    void fence(Exec& x, uint32_t mask, FenceKind kind);
+
+    // ---- mbarriers; shared addresses with the CTA's rank ----
+
+    void mbarrier_init(Exec& x, int lane, uint32_t address);
+    void mbarrier_inval(Exec& x, int lane, uint32_t address);
+    // All lanes of an arrive, or of an expect-tx (release false and arrives false), before it takes effect.
+    void mbarrier_arrive(Exec& x, uint32_t mask, const uint32_t* at, bool release, bool arrives);
+    void mbarrier_waited(Exec& x, uint32_t mask, const uint32_t* at, bool acquire);
+    void mbarrier_completed(uint32_t address);                     // its phase
+
+    // ---- asynchronous operations: issued ----
+
+    void copy_issued(Exec& x, AsyncOp& op);                        // bulk and tensor copies
+    // cp.async of one instruction: at, from: addresses of the lanes; agent: for the lanes' operations.
+    AsyncAgent small_copy_issued(Exec& x, uint32_t mask, const uint32_t* to, const uint64_t* from, uint32_t bytes,
+                                 const uint32_t* source_bytes);
+    void small_copy_arrive_issued(Exec& x, AsyncOp& op);
+    void mma_issued(Exec& x, AsyncOp& op);
+    void commit_issued(Exec& x, AsyncOp& op);
+    void tmem_issued(Exec& x, bool load, uint32_t lanes, const std::vector<std::pair<uint32_t, uint32_t>>& columns);
+    void wgmma_issued(Exec& x, AsyncOp& op, const std::function<void(const std::function<void(uint32_t)>&)>& chunks);
+
+    // ---- asynchronous operations: complete ----
+
+    // The signal of op at the mbarrier, before it takes effect.
+    void signalled(const AsyncOp& op, uint32_t address);
+    void groups_waited(Exec& x, uint32_t mask, AsyncKind first, AsyncKind last, const uint32_t* below, bool read_only);
+    void tmem_waited(Exec& x, bool load);
+    void deallocated(Exec& x, uint32_t column, uint32_t columns);
+
+  private:
+    struct Group {   // lanes that know the same
+        uint32_t lanes = 0;
+        Clock clock;
+        std::vector<uint32_t> tmem;   // by agent: Tensor Memory accesses that later ones of this thread are ordered behind
+        std::shared_ptr<Clock> released, observed;   // by a fence for strong writes; by strong reads for a fence
+    };
+    struct Outstanding {   // an operation that wait_group can wait for
+        AsyncKind kind;
+        uint32_t lanes, group, index, clock;
+        bool read_half;
+    };
+    struct WarpState {
+        uint32_t time = 1, live = 0;
+        std::vector<Group> groups;
+        uint32_t load = 0, store = 0, wgmma = 0;   // agents
+        std::vector<Outstanding> outstanding;
+    };
+    struct Waiter {
+        uint32_t warp, lanes, time, pc;
+    };
+    struct Mbarrier {
+        Clock current, completed;   // of the phase that runs; of those that ended
+        std::vector<uint32_t> arriving;   // loose: what those who arrive know, asynchronously or not
+        std::vector<Waiter> waiters;      // of the last phase that ended
+    };
+    struct Chain {
+        uint32_t index, last;
+    };
+    struct Import {
+        uint32_t index, clock, unit;
+        std::shared_ptr<const Clock> known;
+    };
+    enum class Order : uint8_t { kOrdered, kLoose, kReaderFence, kNoProxyFence, kNoBefore, kNoAfter, kNotWaited, kRace };
+
+    struct Shared {
+        std::vector<uint32_t> heads, tmem_heads;
+    };
+
+    static constexpr uint32_t kRaw = 0, kFenced = 1, kAnyFence = 2, kInitFence = 3, kPerThread = 4;
+    static constexpr uint32_t kTmemDone = 0, kTmemFenced = 1, kTmemIssued = 2, kPerTmem = 3;
+
+    uint32_t warp_of(const Exec& x) const;
+    uint32_t warp_of(const Cta& cta, uint32_t warp) const { return cta.rank * warps_per_cta_ + warp; }
+    uint32_t lane_agent(uint32_t warp, uint32_t lane);
+    uint32_t tmem_agent();
+    uint32_t chain_for(const Group& group, uint32_t* clock);
+    Group& group_of(uint32_t warp, uint32_t lane);
+    Group& separate(uint32_t warp, uint32_t mask, size_t* at);
+    template <class F>
+    void each_group(uint32_t warp, uint32_t mask, F f);
+    void own(Clock& clock, uint32_t warp, uint32_t lanes, uint32_t which);
+    void release(Clock& to, uint32_t warp, uint32_t mask);
+    void release_tmem(Clock& to, uint32_t warp, uint32_t mask);
+    void acquire(uint32_t warp, uint32_t mask, const Clock& from);
+    void acquire_tmem(uint32_t warp, uint32_t mask, const Clock& from);
+    void merge(uint32_t warp, uint32_t mask);
+    bool thread_known(const std::vector<uint32_t>& clock, uint32_t warp, uint32_t lanes, uint32_t time,
+                      uint32_t which) const;
+    Order order(const Record& r, const Record& a, uint32_t overlap, const Group& group, bool tmem) const;
+    bool foreign_known(const Record& r, uint32_t overlap, const Group& group) const;
+    void touch(RecordPool& pool, uint32_t& head, Record& a, const Group& group, MemorySpace space, uint64_t address,
+               bool tmem);
+    void touch_shared(uint64_t address, Record& a, const Group& group);
+    void touch_global(uint64_t cell, Record& a, const Group& group);
+    void range(MemorySpace space, uint64_t address, uint64_t bytes, Record a, const Group& group);
+    void run(MemorySpace space, uint64_t cell, Record& a, const Group& group);
+    void tmem_range(Cta& cta, uint32_t quarter, uint32_t lanes, uint32_t column, uint32_t columns, Record a,
+                    const Group& group);
+    void synchronise(Exec& x, uint32_t mask, const uint64_t* at, MemorySpace space, bool write, Semantics semantics,
+                     bool atomic);
+    Record record_of(const Exec& x, uint32_t warp, uint32_t lanes) const;
+    Clock export_clock(uint32_t warp, uint32_t lanes);
+    Mbarrier& mbarrier(uint32_t address) { return mbarriers_[address]; }
+    void conflict(const Record& r, const Record& a, Order order, MemorySpace space, uint64_t address, uint32_t overlap,
+                  bool tmem);
+    void operands(AsyncOp& op, uint64_t descriptor, int rows, bool mn_major, int element_bytes, bool sm100, int first,
+                  const Record& a, const Group& group, uint32_t base);
+    std::string role_of(const Record& r) const;
+    Party party_of(const Record& r) const;
+
+    Worker& worker_;
+    GlobalShadow& global_;
+    Cluster* cluster_ = nullptr;
+    uint32_t warps_per_cta_ = 1, unit_ = 0, next_index_ = 0;
+    std::vector<WarpState> warps_;
+    std::vector<uint32_t> lane_agents_;   // [warp][lane]; 0: none
+    std::vector<uint32_t> fenceable_;     // raw indices of warps and lanes
+    std::vector<uint32_t> tmem_agents_;
+    std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> mma_agents_;   // (warp, lane) -> index, issued
+    std::vector<uint32_t> counts_;        // by index: accesses of Tensor Memory and wgmma agents
+    std::vector<Chain> chains_;
+    std::vector<Import> imports_;
+    std::vector<Shared> shared_;          // by rank
+    RecordPool pool_;
+    std::unordered_map<uint32_t, Mbarrier> mbarriers_;
+    std::vector<std::array<Clock, 2>> barriers_;   // [cta * 16 + id]: gathering, done
+    std::array<Clock, 2> cluster_barrier_;
+    std::unordered_set<uint64_t> seen_;
+};
+
+}   // namespace ptxemu

@@ -1,0 +1,708 @@
+// SPDX-License-Identifier: Apache-2.0
+// The accesses of threads and asynchronous operations, each held against those before it that touched the same memory.
+#include <algorithm>
+#include <bit>
+
+#include "checker.h"
+#include "scheduler.h"
+#include "tma.h"
+
+namespace ptxemu {
+namespace {
+
+template <class F>
+void each_lane(uint32_t mask, F f) {
+    for (; mask != 0; mask &= mask - 1) f(static_cast<uint32_t>(std::countr_zero(mask)));
+}
+
+constexpr uint32_t kCellBytes = 32;
+uint32_t parts_of(uint32_t first, uint32_t bytes) {
+    return (bytes >= 32 ? ~0u : (1u << bytes) - 1) << first;
+}
+
+bool alike(const Record& r, const Record& a) {
+    return r.agent == a.agent && r.clock == a.clock && r.pc == a.pc && r.flags == a.flags && r.kind == a.kind &&
+           r.unit == a.unit;
+}
+
+constexpr size_t kMaxReaders = 12;   // of a cell of global memory; of shared memory all are kept
+
+}   // namespace
+
+uint32_t Record::lanes_of(uint32_t overlap) const {
+    if (width == 0) return lanes;
+    uint32_t found = 0;
+    each_lane(overlap & parts, [&](uint32_t part) {
+        found |= 1u << ((static_cast<int>(part) - origin) / width & 31);
+    });
+    return found & lanes;
+}
+
+Record Checker::record_of(const Exec& x, uint32_t warp, uint32_t lanes) const {
+    Record a;
+    a.clock = a.issue = warps_[warp].time;
+    a.pc = x.pc;
+    a.lanes = lanes;
+    a.unit = unit_;
+    a.agent = static_cast<uint16_t>(warp * kPerThread);
+    a.warp = static_cast<uint16_t>(warp);
+    return a;
+}
+
+bool Checker::thread_known(const std::vector<uint32_t>& clock, uint32_t warp, uint32_t lanes, uint32_t time,
+                           uint32_t which) const {
+    if (Clock::at(clock, warp * kPerThread + which) >= time) return true;
+    bool known = lanes != 0;
+    each_lane(lanes, [&](uint32_t lane) {
+        const uint32_t agent = lane_agents_[warp * kLanes + lane];
+        if (agent == 0 || Clock::at(clock, agent + which) < time) known = false;
+    });
+    return known;
+}
+
+// Whether r, of another cluster, was handed to this one through global memory.
+bool Checker::foreign_known(const Record& r, uint32_t overlap, const Group& group) const {
+    for (const Import& i : imports_) {
+        if (i.unit != r.unit || Clock::at(group.clock.loose, i.index) < i.clock) continue;
+        // The other cluster's lanes have agents that are not known here; a lane that released alone counts as its warp.
+        if (Clock::at(i.known->loose, r.agent) >= r.clock) return true;
+        if (r.kind != AgentKind::kThread) continue;
+        (void)overlap;
+        for (size_t n = warps_.size() * kPerThread; n < i.known->loose.size(); ++n)
+            if (i.known->loose[n] >= r.clock) return true;
+    }
+    return false;
+}
+
+Checker::Order Checker::order(const Record& r, const Record& a, uint32_t overlap, const Group& group,
+                              bool tmem) const {
+    if (r.unit != a.unit) return foreign_known(r, overlap, group) ? Order::kOrdered : Order::kRace;
+    const auto &loose = group.clock.loose, &strict = group.clock.strict;
+    const uint32_t lanes = r.kind == AgentKind::kThread ? r.lanes_of(overlap) : r.lanes;
+    // The same lane's: in program order.
+    const auto same_lanes = [&](uint32_t mine) {
+        if (r.warp != a.warp) return false;
+        if ((lanes & (lanes - 1)) == 0) return lanes == mine;
+        if (r.width != 0 && r.width == a.width && r.origin == a.origin) return true;
+        bool same = r.width != 0 || a.width != 0;
+        each_lane(overlap, [&](uint32_t part) {
+            const uint32_t one = r.lanes_of(1u << part), other = a.lanes_of(1u << part);
+            same = same && one == other && (one & (one - 1)) == 0;
+        });
+        return same;
+    };
+    if (tmem) {
+        const uint32_t t = r.agent;
+        if (r.kind == AgentKind::kMma && a.kind == AgentKind::kMma && r.tag == a.tag &&
+            (r.agent == a.agent || Clock::at(group.tmem, t + kTmemIssued) >= r.clock)) {
+            return Order::kOrdered;   // pipelined: same accumulator and shape
+        }
+        if (Clock::at(group.tmem, t) >= r.clock) return Order::kOrdered;
+        if (Clock::at(loose, t + kTmemFenced) >= r.clock) return Order::kNoAfter;
+        if (Clock::at(loose, t + kTmemDone) >= r.clock) return Order::kNoBefore;
+        const bool issued = r.warp == a.warp || thread_known(loose, r.warp, r.lanes, r.issue, kRaw);
+        return issued ? Order::kNotWaited : Order::kRace;
+    }
+    if (r.kind != AgentKind::kThread) {
+        if (r.agent == a.agent && r.kind == a.kind && r.kind != AgentKind::kTmaLoad) return Order::kOrdered;
+        if (Clock::at(strict, r.agent) >= r.clock) return Order::kOrdered;
+        if (Clock::at(loose, r.agent) >= r.clock) return Order::kLoose;
+        const bool issued = (r.warp == a.warp && (r.lanes & a.lanes) != 0 && r.issue < a.issue) ||
+                            thread_known(loose, r.warp, r.lanes, r.issue, kRaw);
+        return issued ? Order::kNotWaited : Order::kRace;
+    }
+    const bool program = same_lanes(a.width == 0 ? a.lanes : a.lanes_of(overlap));
+    if (!program && !thread_known(loose, r.warp, lanes, r.clock, kRaw)) return Order::kRace;
+    if (a.flags & Record::kAsync && r.flags & Record::kWrite && !(r.flags & Record::kBarrier)) {
+        const bool init = r.flags & Record::kInit && thread_known(loose, r.warp, lanes, r.clock, kInitFence);
+        if (!init && !thread_known(loose, r.warp, lanes, r.clock, kFenced)) {
+            return thread_known(loose, r.warp, lanes, r.clock, kAnyFence) ? Order::kReaderFence : Order::kNoProxyFence;
+        }
+    }
+    return program || thread_known(strict, r.warp, lanes, r.clock, kRaw) ? Order::kOrdered : Order::kLoose;
+}
+
+void Checker::touch(RecordPool& pool, uint32_t& head, Record& a, const Group& group, MemorySpace space,
+                    uint64_t address, bool tmem) {
+    if (head != 0) {
+        const Record& r = pool[head];
+        if (alike(r, a) && (a.parts & ~r.parts) == 0 && r.width == a.width && r.origin == a.origin &&
+            (a.lanes & ~r.lanes) == 0)
+            return;
+    }
+    const bool writes = a.flags & Record::kWrite;
+    // Behind a read that saw a write, a later access need not be ordered behind that write again.
+    uint32_t seen = 0;
+    if (writes) {
+        for (uint32_t i = head; i != 0; i = pool[i].next) {
+            const Record& r = pool[i];
+            const uint32_t overlap = r.parts & a.parts;
+            if (overlap != 0 && !(r.flags & Record::kWrite) && order(r, a, overlap, group, tmem) <= Order::kLoose)
+                seen |= overlap;
+        }
+    }
+    uint32_t* link = &head;
+    uint32_t merge_into = 0;
+    size_t readers = 0;
+    while (*link != 0) {
+        const uint32_t i = *link;
+        Record& r = pool[i];
+        const uint32_t overlap = r.parts & a.parts;
+        if (alike(r, a)) {
+            const bool same_shape = r.width == a.width && r.origin == a.origin && (r.width != 0 || r.parts == a.parts);
+            if (same_shape) merge_into = i;
+            link = &r.next;
+            continue;
+        }
+        if (!(r.flags & Record::kWrite)) ++readers;
+        if (overlap == 0) {
+            link = &r.next;
+            continue;
+        }
+        Order o = order(r, a, overlap, group, tmem);
+        const bool conflicting =
+            (writes || r.flags & Record::kWrite) && !(a.flags & Record::kStrong && r.flags & Record::kStrong);
+        if (conflicting && o != Order::kOrdered) {
+            const bool covered = writes && r.flags & Record::kWrite && (overlap & ~seen) == 0;
+            if (!covered || o == Order::kNoProxyFence || o == Order::kReaderFence) {
+                if (!(covered && o == Order::kLoose)) conflict(r, a, o, space, address, overlap, tmem);
+            }
+            o = Order::kLoose;   // said once; what comes later is held against the later access
+        }
+        if (o <= Order::kReaderFence && (writes || !(r.flags & Record::kWrite))) {
+            Record& again = pool[i];
+            again.parts &= ~a.parts;
+            if (again.parts == 0) {
+                *link = again.next;
+                pool.release(i);
+                continue;
+            }
+        }
+        link = &pool[i].next;
+    }
+    if (merge_into != 0) {
+        Record& r = pool[merge_into];
+        r.parts |= a.parts;
+        r.lanes |= a.lanes;
+        return;
+    }
+    if (space == MemorySpace::kGlobal && !writes && readers >= kMaxReaders) {
+        uint32_t* last = nullptr;
+        for (uint32_t* l = &head; *l != 0; l = &pool[*l].next)
+            if (!(pool[*l].flags & Record::kWrite)) last = l;
+        const uint32_t gone = *last;
+        *last = pool[gone].next;
+        pool.release(gone);
+    }
+    Record added = a;
+    added.next = head;
+    head = pool.add(added);
+}
+
+void Checker::touch_shared(uint64_t address, Record& a, const Group& group) {
+    const uint32_t rank = static_cast<uint32_t>(address >> kRankShift & 0xff);
+    const uint32_t cell = static_cast<uint32_t>(address & ((1u << kRankShift) - 1)) / kCellBytes;
+    if (rank >= shared_.size() || cell >= shared_[rank].heads.size()) return;
+    touch(pool_, shared_[rank].heads[cell], a, group, MemorySpace::kShared, address & ~uint64_t{kCellBytes - 1}, false);
+}
+
+void Checker::touch_global(uint64_t cell, Record& a, const Group& group) {
+    GlobalShadow::Shard& shard = global_.shard(cell);
+    const std::lock_guard lock(shard.mutex);
+    if (shard.full()) {
+        const auto found = shard.heads.find(cell);
+        if (found == shard.heads.end()) return;
+        touch(shard.pool, found->second, a, group, MemorySpace::kGlobal, cell * kCellBytes, false);
+        return;
+    }
+    touch(shard.pool, shard.heads[cell], a, group, MemorySpace::kGlobal, cell * kCellBytes, false);
+}
+
+void Checker::run(MemorySpace space, uint64_t cell, Record& a, const Group& group) {
+    if (space == MemorySpace::kShared) touch_shared(cell * kCellBytes, a, group);
+    else touch_global(cell, a, group);
+}
+
+void Checker::range(MemorySpace space, uint64_t address, uint64_t bytes, Record a, const Group& group) {
+    const uint64_t end = address + bytes;
+    while (address < end) {
+        const uint32_t first = static_cast<uint32_t>(address % kCellBytes);
+        const uint32_t n = static_cast<uint32_t>(std::min<uint64_t>(kCellBytes - first, end - address));
+        a.parts = parts_of(first, n);
+        run(space, address / kCellBytes, a, group);
+        address += n;
+    }
+}
+
+// ---- threads ----
+
+void Checker::data(Exec& x, uint32_t mask, const uint64_t* at, uint32_t bytes, MemorySpace space, bool write,
+                   Semantics semantics, bool atomic, uint32_t same) {
+    const uint32_t warp = warp_of(x);
+    const bool strong = semantics != Semantics::kWeak || atomic;
+    const auto access = [&] {
+        Record base = record_of(x, warp, 0);
+        base.flags = static_cast<uint8_t>((write ? Record::kWrite : 0) | (strong ? Record::kStrong : 0));
+        const auto groups = warps_[warp].groups.size();
+        for (size_t g = 0; g < groups; ++g) {
+            const Group& group = warps_[warp].groups[g];
+            const uint32_t lanes = group.lanes & mask;
+            // A run: lanes of one cell, either all at one address or one behind the other.
+            Record a = base;
+            uint64_t cell = ~0ull;
+            MemorySpace cell_space = space;
+            const auto flush = [&] {
+                if (cell != ~0ull) run(cell_space, cell, a, group);
+                cell = ~0ull;
+            };
+            each_lane(lanes, [&](uint32_t lane) {
+                uint64_t address = at[lane];
+                MemorySpace s = space;
+                if (space == MemorySpace::kGeneric) {
+                    const uint64_t window = address >> kWindowShift;
+                    if (window > 1) return;
+                    s = window == 1 ? MemorySpace::kShared : MemorySpace::kGlobal;
+                    address &= kWindowMask;
+                }
+                const uint64_t c = address / kCellBytes;
+                const uint32_t first = static_cast<uint32_t>(address % kCellBytes), parts = parts_of(first, bytes);
+                const int origin = static_cast<int>(first) - static_cast<int>(lane * bytes);
+                const uint8_t flags = static_cast<uint8_t>(base.flags | (same >> lane & 1 ? Record::kSameValue : 0));
+                if (c == cell && s == cell_space && flags == a.flags) {
+                    const bool single = (a.lanes & (a.lanes - 1)) == 0;
+                    if (parts == a.parts && (single || a.width == 0)) {
+                        a.lanes |= 1u << lane;
+                        a.width = 0;
+                        return;
+                    }
+                    if ((single || a.width != 0) && a.origin == origin) {
+                        a.lanes |= 1u << lane;
+                        a.parts |= parts;
+                        a.width = static_cast<uint8_t>(bytes);
+                        return;
+                    }
+                }
+                flush();
+                cell = c;
+                cell_space = s;
+                a.flags = flags;
+                a.parts = parts;
+                a.lanes = 1u << lane;
+                a.width = 0;
+                a.origin = static_cast<int16_t>(origin);
+            });
+            flush();
+        }
+    };
+    // What an acquire brings is known before the access is judged, what a release hands over includes it.
+    access();
+    if (strong) synchronise(x, mask, at, space, write, semantics, atomic);
+}
+
+void Checker::data_one(Exec& x, int lane, uint32_t shared_address, uint32_t bytes, bool write) {
+    Record a = record_of(x, warp_of(x), 1u << lane);
+    a.flags = write ? Record::kWrite : 0;
+    range(MemorySpace::kShared, shared_address, bytes, a, group_of(a.warp, static_cast<uint32_t>(lane)));
+}
+
+// ---- copies ----
+
+void Checker::copy_issued(Exec& x, AsyncOp& op) {
+    const uint32_t warp = warp_of(x);
+    const Group& g = group_of(warp, static_cast<uint32_t>(op.lane));
+    Record a = record_of(x, warp, 1u << op.lane);
+    const auto chained = [&](AgentKind kind, uint8_t flags) {
+        uint32_t clock;
+        a.agent = static_cast<uint16_t>(chain_for(g, &clock));
+        a.clock = clock;
+        a.kind = kind;
+        a.flags = static_cast<uint8_t>(Record::kAsync | flags);
+    };
+    const auto wait_by_group = [&](bool read_half) {
+        warps_[warp].outstanding.push_back({op.kind, 1u << op.lane, op.group, a.agent, a.clock, read_half});
+    };
+    const bool tensor = op.kind == AsyncKind::kTensorLoad || op.kind == AsyncKind::kTensorStore ||
+                        op.kind == AsyncKind::kTensorReduce;
+    const auto shared_part = [&](uint32_t address, uint32_t bytes) {
+        range(MemorySpace::kShared, address, bytes, a, g);
+    };
+    const auto global_part = [&](uint64_t address, uint64_t bytes) {
+        range(MemorySpace::kGlobal, address, bytes, a, g);
+    };
+    const auto nothing = [](uint64_t, uint64_t) {};
+    switch (op.kind) {
+        case AsyncKind::kTensorLoad:
+        case AsyncKind::kBulkLoad:
+        case AsyncKind::kBulkSharedCopy: {
+            // One agent reads and writes; nobody waits for the reading half alone.
+            chained(AgentKind::kTmaLoad, 0);
+            op.agent.index = a.agent;
+            op.agent.clock = a.clock;
+            if (tensor) tma_footprint(*op.map, op.coords, op.shared, nothing, global_part);
+            else if (op.kind == AsyncKind::kBulkLoad) global_part(op.global, op.bytes);
+            else shared_part(op.source_bytes, op.bytes);
+            a.flags = Record::kAsync | Record::kWrite;
+            if (tensor) tma_footprint(*op.map, op.coords, op.shared, shared_part, nothing);
+            else shared_part(op.shared, op.bytes);
+            Record signal = a;
+            signal.flags = Record::kAsync | Record::kWrite | Record::kStrong | Record::kBarrier;
+            range(MemorySpace::kShared, op.mbarrier, 8, signal, g);
+            break;
+        }
+        default: {
+            chained(AgentKind::kTmaRead, 0);
+            if (tensor) tma_footprint(*op.map, op.coords, op.shared, shared_part, nothing);
+            else shared_part(op.shared, op.bytes);
+            wait_by_group(true);
+            const bool reduces = op.kind == AsyncKind::kTensorReduce || op.kind == AsyncKind::kBulkReduce;
+            chained(AgentKind::kTmaWrite, static_cast<uint8_t>(Record::kWrite | (reduces ? Record::kStrong : 0)));
+            if (tensor) tma_footprint(*op.map, op.coords, op.shared, nothing, global_part);
+            else global_part(op.global, op.bytes);
+            wait_by_group(false);
+            break;
+        }
+    }
+    if (op.mbarrier != 0) {
+        auto issuer = std::make_shared<Clock>();
+        issuer->loose = g.clock.loose;
+        own(*issuer, warp, 1u << op.lane, kRaw);
+        op.agent.issuer = issuer;
+    }
+    ++warps_[warp].time;
+}
+
+AsyncAgent Checker::small_copy_issued(Exec& x, uint32_t mask, const uint32_t* to, const uint64_t* from, uint32_t bytes,
+                                      const uint32_t* source_bytes) {
+    const uint32_t warp = warp_of(x);
+    WarpState& w = warps_[warp];
+    if (w.outstanding.size() > 64) {
+        std::erase_if(w.outstanding, [&](const Outstanding& o) {
+            bool known = true;
+            for (const Group& g : w.groups) known = known && Clock::at(g.clock.strict, o.index) >= o.clock;
+            return known && o.kind == AsyncKind::kCopy;
+        });
+    }
+    Record a = record_of(x, warp, mask);
+    AsyncAgent agent;
+    agent.index = chain_for(w.groups[0], &agent.clock);
+    for (const Group& g : w.groups) {
+        each_lane(g.lanes & mask, [&](uint32_t lane) {
+            a.agent = static_cast<uint16_t>(agent.index);
+            a.clock = agent.clock;
+            a.kind = AgentKind::kCopy;
+            a.lanes = 1u << lane;
+            a.flags = 0;
+            if (source_bytes[lane] != 0) range(MemorySpace::kGlobal, from[lane], source_bytes[lane], a, g);
+            a.flags = Record::kWrite;
+            range(MemorySpace::kShared, to[lane], bytes, a, g);
+        });
+    }
+    for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
+        const uint32_t lane = static_cast<uint32_t>(std::countr_zero(lanes));
+        const uint32_t group = x.warp->copy_group[lane];
+        if (!w.outstanding.empty() && w.outstanding.back().index == agent.index &&
+            w.outstanding.back().clock == agent.clock && w.outstanding.back().group == group) {
+            w.outstanding.back().lanes |= 1u << lane;
+        } else {
+            w.outstanding.push_back({AsyncKind::kCopy, 1u << lane, group, agent.index, agent.clock, false});
+        }
+    }
+    ++w.time;
+    return agent;
+}
+
+// ---- Tensor Memory and matrix operands ----
+
+void Checker::tmem_range(Cta& cta, uint32_t quarter, uint32_t lanes, uint32_t column, uint32_t columns, Record a,
+                         const Group& group) {
+    auto& heads = shared_[cta.rank].tmem_heads;
+    if (heads.empty()) heads.assign(4 * Tmem::kColumns, 0);
+    a.parts = lanes;
+    for (uint32_t c = column; c < column + columns && c < static_cast<uint32_t>(Tmem::kColumns); ++c) {
+        touch(pool_, heads[quarter * Tmem::kColumns + c], a, group, MemorySpace::kShared,
+              (quarter * 32 + static_cast<uint32_t>(std::countr_zero(lanes))) << 16 | c, true);
+    }
+}
+
+void Checker::tmem_issued(Exec& x, bool load, uint32_t lanes,
+                          const std::vector<std::pair<uint32_t, uint32_t>>& columns) {
+    const uint32_t warp = warp_of(x);
+    WarpState& w = warps_[warp];
+    uint32_t& agent = load ? w.load : w.store;
+    if (agent == 0) agent = tmem_agent();
+    const uint32_t count = Clock::at(counts_, agent) + 1;
+    Clock::raise(counts_, agent, count);
+    Record a = record_of(x, warp, w.live);
+    a.agent = static_cast<uint16_t>(agent);
+    a.clock = count;
+    a.kind = load ? AgentKind::kTmemLoad : AgentKind::kTmemStore;
+    a.flags = load ? 0 : Record::kWrite;
+    for (const auto& [first, n] : columns)
+        tmem_range(*x.cta, x.warp->index % 4, lanes, first, n, a, w.groups[0]);
+    ++w.time;
+}
+
+// 32 bytes of K of `rows` rows, in pieces of 16 bytes.
+void Checker::operands(AsyncOp&, uint64_t descriptor, int rows, bool mn_major, int element_bytes, bool sm100,
+                       int first, const Record& a, const Group& group, uint32_t base) {
+    SmemDescriptor d;
+    if (!decode_smem_descriptor(descriptor, sm100, &d).empty()) return;
+    const auto piece = [&](uint32_t address) {
+        Record r = a;
+        r.parts = parts_of(address % kCellBytes & ~15u, 16);
+        touch_shared(base | address, r, group);
+    };
+    if (!mn_major) {
+        for (int row = first; row < first + rows; ++row) {
+            const uint32_t low = smem_operand_address(d, row, 0), high = smem_operand_address(d, row, 16);
+            if (low / kCellBytes == high / kCellBytes) {
+                Record r = a;
+                r.parts = ~0u;
+                touch_shared(base | low, r, group);
+            } else {
+                piece(low);
+                piece(high);
+            }
+        }
+        return;
+    }
+    const int step = 16 / element_bytes;
+    for (int k = 0; k < 32 / element_bytes; ++k)
+        for (int row = first; row < first + rows; row += step) piece(mn_major_address(d, element_bytes, row, k));
+}
+
+void Checker::mma_issued(Exec& x, AsyncOp& op) {
+    const uint32_t warp = warp_of(x), lane = static_cast<uint32_t>(op.lane);
+    auto [found, is_new] = mma_agents_.try_emplace(warp * kLanes + lane, 0, 0);
+    if (is_new) found->second.first = tmem_agent();
+    const uint32_t agent = found->second.first, count = ++found->second.second;
+    Group& g = group_of(warp, lane);
+    const auto kind = static_cast<MmaKind>(op.mma_kind);
+    InstrDescriptor desc;
+    if (!decode_instr_descriptor(op.instr_descriptor, kind, static_cast<int>(op.cta_group), &desc).empty()) return;
+    const int bytes = kind == MmaKind::kF16 ? 2 : kind == MmaKind::kTf32 ? 4 : 1;
+    Record a = record_of(x, warp, 1u << lane);
+    a.agent = static_cast<uint16_t>(agent);
+    a.clock = count;
+    a.kind = AgentKind::kMma;
+    a.flags = Record::kAsync;
+    const uint32_t column = op.tmem & 0xffff, start = op.tmem >> 16 & 31;
+    const auto quarter_lanes = [&](int m) { return m == 64 ? 0xffffu << start : kFullMask; };
+    if (op.a_in_tmem) {
+        a.tag = 0;
+        for (uint32_t q = 0; q < 4; ++q) tmem_range(*x.cta, q, quarter_lanes(desc.m), op.tmem_a & 0xffff, 8, a, g);
+    } else {
+        operands(op, op.descriptor_a, desc.m, desc.transpose_a, bytes, true, 0, a, g, x.cta->shared_base);
+    }
+    operands(op, op.descriptor_b, desc.n, desc.transpose_b, bytes, true, 0, a, g, x.cta->shared_base);
+    a.tag = static_cast<uint16_t>((column << 5 ^ static_cast<uint32_t>(desc.n) << 1 ^ static_cast<uint32_t>(desc.m)) |
+                                  0x8000u);
+    a.flags = Record::kWrite;
+    for (uint32_t q = 0; q < 4; ++q) {
+        uint32_t lanes = quarter_lanes(desc.m);
+        lanes &= ~op.disable[q];
+        if (lanes != 0) tmem_range(*x.cta, q, lanes, column, static_cast<uint32_t>(desc.n), a, g);
+    }
+    Clock::raise(g.tmem, agent + kTmemIssued, count);
+    ++warps_[warp].time;
+}
+
+void Checker::wgmma_issued(Exec& x, AsyncOp& op,
+                           const std::function<void(const std::function<void(uint32_t)>&)>& chunks) {
+    const uint32_t warp = warp_of(x);
+    WarpState& w = warps_[warp];
+    if (w.wgmma == 0) w.wgmma = next_index_++;
+    const uint32_t count = Clock::at(counts_, w.wgmma) + 1;
+    Clock::raise(counts_, w.wgmma, count);
+    Record a = record_of(x, warp, w.live);
+    a.agent = static_cast<uint16_t>(w.wgmma);
+    a.clock = count;
+    a.kind = AgentKind::kWgmma;
+    a.flags = Record::kAsync;
+    chunks([&](uint32_t address) {
+        a.parts = parts_of(address % kCellBytes & ~15u, 16);
+        touch_shared(x.cta->shared_base | address, a, w.groups[0]);
+    });
+    auto& o = w.outstanding;
+    if (!o.empty() && o.back().kind == AsyncKind::kWgmma && o.back().group == op.group) o.back().clock = count;
+    else o.push_back({AsyncKind::kWgmma, w.live, op.group, w.wgmma, count, false});
+    ++w.time;
+}
+
+void Checker::deallocated(Exec& x, uint32_t column, uint32_t columns) {
+    auto& heads = shared_[x.cta->rank].tmem_heads;
+    if (heads.empty()) return;
+    const uint32_t warp = warp_of(x);
+    Record a = record_of(x, warp, warps_[warp].live);
+    a.flags = Record::kWrite;
+    const Clock& clock = warps_[warp].groups[0].clock;
+    for (uint32_t q = 0; q < 4; ++q) {
+        for (uint32_t c = column; c < column + columns; ++c) {
+            uint32_t& head = heads[q * Tmem::kColumns + c];
+            while (head != 0) {
+                const Record r = pool_[head];
+                if (Clock::at(clock.loose, static_cast<uint32_t>(r.agent) + kTmemDone) < r.clock) {
+                    const bool issued =
+                        r.warp == warp || thread_known(clock.loose, r.warp, r.lanes, r.issue, kRaw);
+                    conflict(r, a, issued ? Order::kNotWaited : Order::kRace, MemorySpace::kShared,
+                             q << 21 | c, r.parts, true);
+                }
+                pool_.release(head);
+                head = r.next;
+            }
+        }
+    }
+}
+
+// ---- findings ----
+
+std::string Checker::role_of(const Record& r) const {
+    std::string who = "warp " + std::to_string(r.warp % warps_per_cta_);
+    if (r.lanes != 0 && (r.lanes & (r.lanes - 1)) == 0)
+        who += ", lane " + std::to_string(std::countr_zero(r.lanes));
+    switch (r.kind) {
+        case AgentKind::kThread: return who;
+        case AgentKind::kTmaLoad: return "bulk copy to shared memory, issued by " + who;
+        case AgentKind::kTmaRead: return "reads of a bulk store, issued by " + who;
+        case AgentKind::kTmaWrite: return "writes of a bulk store, issued by " + who;
+        case AgentKind::kCopy: return "cp.async of " + who;
+        case AgentKind::kMma: return "tcgen05.mma, issued by " + who;
+        case AgentKind::kTmemCopy: return "tcgen05.cp, issued by " + who;
+        case AgentKind::kTmemLoad: return "tcgen05.ld of " + who;
+        case AgentKind::kTmemStore: return "tcgen05.st of " + who;
+        case AgentKind::kWgmma: return "wgmma of " + who;
+    }
+    return who;
+}
+
+Party Checker::party_of(const Record& r) const {
+    Party p = worker_.party_at(r.pc);
+    p.role = role_of(r);
+    if (r.unit == unit_) {
+        const Dim3& id = cluster_->ctas[r.warp / warps_per_cta_ % cluster_->ctas.size()]->id;
+        p.cta[0] = id.x, p.cta[1] = id.y, p.cta[2] = id.z;
+    } else {
+        const Dim3 &grid = worker_.launch->grid, &size = worker_.launch->cluster;
+        const uint32_t across = grid.x / size.x, down = grid.y / size.y;
+        const uint32_t rank = r.warp / warps_per_cta_;
+        p.cta[0] = r.unit % across * size.x + rank % size.x;
+        p.cta[1] = r.unit / across % down * size.y + rank / size.x % size.y;
+        p.cta[2] = r.unit / across / down * size.z + rank / size.x / size.y;
+    }
+    return p;
+}
+
+void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace space, uint64_t address,
+                       uint32_t overlap, bool tmem) {
+    Finding f;
+    f.space = tmem ? "tensor memory" : space == MemorySpace::kGlobal ? "global" : "shared";
+    const char* wait = "";
+    switch (r.kind) {
+        case AgentKind::kThread: break;
+        case AgentKind::kTmaLoad:
+            f.code = "tma-load-not-waited";
+            wait = "mbarrier.try_wait for the phase that the copy's bytes complete";
+            break;
+        case AgentKind::kTmaRead:
+            f.code = "bulk-store-not-read";
+            wait = "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read";
+            break;
+        case AgentKind::kTmaWrite:
+            f.code = "bulk-store-not-waited";
+            wait = "cp.async.bulk.commit_group and cp.async.bulk.wait_group";
+            break;
+        case AgentKind::kCopy:
+            f.code = "cp-async-not-waited";
+            wait = "cp.async.wait_group, wait_all, or cp.async.mbarrier.arrive and a wait for its phase";
+            break;
+        case AgentKind::kMma:
+        case AgentKind::kTmemCopy:
+            f.code = "mma-not-waited";
+            wait = "tcgen05.commit and mbarrier.try_wait for its phase";
+            break;
+        case AgentKind::kTmemLoad:
+            f.code = "tmem-ld-not-waited";
+            wait = "tcgen05.wait::ld";
+            break;
+        case AgentKind::kTmemStore:
+            f.code = "tmem-st-not-waited";
+            wait = "tcgen05.wait::st";
+            break;
+        case AgentKind::kWgmma:
+            f.code = "wgmma-not-waited";
+            wait = "wgmma.commit_group and wgmma.wait_group";
+            break;
+    }
+    const bool in_warp = r.unit == a.unit && r.warp == a.warp && r.kind == AgentKind::kThread;
+    const char* verb = a.flags & Record::kWrite ? "writes" : "reads";
+    const char* did = r.flags & Record::kWrite ? "written" : "read";
+    f.what = std::string(verb) + " what another access has " + did;
+    switch (o) {
+        case Order::kNotWaited:
+            f.what += ", which was issued before but is not known to be complete";
+            f.would_order = wait;
+            break;
+        case Order::kRace:
+            if (r.flags & Record::kInit) {
+                f.code = "mbarrier-not-initialised";
+                f.what = "uses an mbarrier whose initialisation by another thread is not ordered before";
+                f.would_order = "bar.sync, or barrier.cluster behind fence.mbarrier_init, after mbarrier.init";
+                break;
+            }
+            f.code = tmem ? "race-tmem" : space == MemorySpace::kGlobal ? "race-global" : "race-shared";
+            f.what += ", and nothing orders the two";
+            if (in_warp) {
+                f.code = "race-in-warp";
+                f.would_order = "bar.warp.sync";
+            } else if (space == MemorySpace::kGlobal) {
+                f.would_order = r.unit == a.unit ? "bar.sync, or release and acquire" :
+                                                   "release and acquire at gpu scope, or separate launches";
+            } else {
+                f.would_order = std::string("a hand-over: arrive and wait at an mbarrier, or bar.sync") +
+                                (r.kind == AgentKind::kThread ? "" : "; before it ") + wait;
+            }
+            if (a.flags & r.flags & Record::kWrite && a.flags & Record::kSameValue) {
+                f.code = "race-same-value";
+                f.severity = Severity::kWarning;
+            }
+            break;
+        case Order::kLoose:
+            f.code = "ordered-by-convergence";
+            f.severity = Severity::kWarning;
+            f.what += "; only the convergence of a warp orders the two (shfl, vote, elect and .aligned instructions "
+                      "order no memory)";
+            f.would_order = "bar.warp.sync";
+            break;
+        case Order::kReaderFence:
+            f.code = "proxy-fence-by-reader";
+            f.severity = Severity::kWarning;
+            f.what += " through the generic proxy; a fence.proxy.async follows, but not in the thread that wrote";
+            f.would_order = "fence.proxy.async in the writing thread, before the hand-over";
+            break;
+        case Order::kNoProxyFence:
+            f.code = "missing-proxy-fence";
+            f.what = std::string(verb) + " through the async proxy what a thread has written through the generic proxy";
+            f.would_order = r.flags & Record::kInit
+                                ? "fence.mbarrier_init or fence.proxy.async in the initialising thread"
+                                : "fence.proxy.async in the writing thread, before the hand-over";
+            break;
+        case Order::kNoBefore:
+            f.code = "missing-fence-before";
+            f.would_order = "tcgen05.fence::before_thread_sync in the thread that waited for the other side, before it "
+                            "hands over";
+            break;
+        case Order::kNoAfter:
+            f.code = "missing-fence-after";
+            f.would_order = "tcgen05.fence::after_thread_sync behind this thread's wait";
+            break;
+        case Order::kOrdered: return;
+    }
+    f.address = tmem ? address : address + static_cast<uint32_t>(std::countr_zero(overlap));
+    f.bytes = tmem ? 4 : static_cast<uint64_t>(std::popcount(overlap));
+    if (worker_.seen_finding(f.code, a.pc, r.pc)) return;
+    f.party = party_of(a);
+    f.other = party_of(r);
+    worker_.report_finding(std::move(f));
+}
+
+}   // namespace ptxemu
