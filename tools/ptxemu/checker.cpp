@@ -78,7 +78,7 @@ uint32_t Checker::tmem_agent() {
 // A chain whose last operation is known to be complete by the lanes that issue the next one.
 uint32_t Checker::chain_for(const Group& group, uint32_t* clock) {
     for (Chain& c : chains_) {
-        if (Clock::at(group.clock.strict, c.index) < c.last) continue;
+        if (VectorClock::at(group.clock.strict, c.index) < c.last) continue;
         *clock = ++c.last;
         return c.index;
     }
@@ -112,7 +112,7 @@ void Checker::each_group(uint32_t warp, uint32_t mask, F f) {
 }
 
 // What these lanes did themselves so far, in a clock: all of the warp's together, or each for itself.
-void Checker::own(Clock& clock, uint32_t warp, uint32_t lanes, uint32_t which) {
+void Checker::own(VectorClock& clock, uint32_t warp, uint32_t lanes, uint32_t which) {
     const WarpState& w = warps_[warp];
     if ((lanes & w.live) == w.live) {
         clock.raise(warp * kPerThread + which, w.time);
@@ -121,7 +121,7 @@ void Checker::own(Clock& clock, uint32_t warp, uint32_t lanes, uint32_t which) {
     each_lane(lanes, [&](uint32_t lane) { clock.raise(lane_agent(warp, lane) + which, w.time); });
 }
 
-void Checker::release(Clock& to, uint32_t warp, uint32_t mask) {
+void Checker::release(VectorClock& to, uint32_t warp, uint32_t mask) {
     WarpState& w = warps_[warp];
     for (const Group& g : w.groups)
         if (g.lanes & mask) to.join(g.clock);
@@ -130,22 +130,22 @@ void Checker::release(Clock& to, uint32_t warp, uint32_t mask) {
 }
 
 // .relaxed hands over nothing but what tcgen05.fence has readied (9.7.16.6.4).
-void Checker::release_tmem(Clock& to, uint32_t warp, uint32_t mask) {
+void Checker::release_tmem(VectorClock& to, uint32_t warp, uint32_t mask) {
     for (const Group& g : warps_[warp].groups) {
         if (!(g.lanes & mask)) continue;
         for (uint32_t t : tmem_agents_)
-            for (uint32_t i = t; i < t + kPerTmem; ++i) to.raise(i, Clock::at(g.clock.strict, i));
+            for (uint32_t i = t; i < t + kPerTmem; ++i) to.raise(i, VectorClock::at(g.clock.strict, i));
     }
 }
 
-void Checker::acquire(uint32_t warp, uint32_t mask, const Clock& from) {
+void Checker::acquire(uint32_t warp, uint32_t mask, const VectorClock& from) {
     each_group(warp, mask, [&](Group& g) { g.clock.join(from); });
 }
 
-void Checker::acquire_tmem(uint32_t warp, uint32_t mask, const Clock& from) {
+void Checker::acquire_tmem(uint32_t warp, uint32_t mask, const VectorClock& from) {
     each_group(warp, mask, [&](Group& g) {
         for (uint32_t t : tmem_agents_)
-            for (uint32_t i = t; i < t + kPerTmem; ++i) g.clock.raise(i, Clock::at(from.strict, i));
+            for (uint32_t i = t; i < t + kPerTmem; ++i) g.clock.raise(i, VectorClock::at(from.strict, i));
     });
 }
 
@@ -164,7 +164,7 @@ void Checker::merge(uint32_t warp, uint32_t mask) {
             Group& from = w.groups[i];
             to.lanes |= from.lanes;
             to.clock.join(from.clock);
-            Clock::join(to.tmem, from.tmem);
+            VectorClock::join(to.tmem, from.tmem);
             if (!to.released) to.released = from.released;
             if (!to.observed) to.observed = from.observed;
             if (i + 1 != w.groups.size()) from = std::move(w.groups.back());
@@ -181,19 +181,19 @@ void Checker::converged(Exec& x, uint32_t mask) {
     const uint32_t warp = warp_of(x);
     WarpState& w = warps_[warp];
     if (w.groups.size() == 1 && (mask & w.live) == w.live) {
-        Clock::raise(w.groups[0].clock.loose, warp * kPerThread, w.time++);
+        VectorClock::raise(w.groups[0].clock.loose, warp * kPerThread, w.time++);
         return;
     }
     std::vector<uint32_t> all;
     std::vector<uint32_t> tmem;
     for (const Group& g : w.groups) {
         if (!(g.lanes & mask)) continue;
-        Clock::join(all, g.clock.loose);
-        Clock::join(tmem, g.tmem);
+        VectorClock::join(all, g.clock.loose);
+        VectorClock::join(tmem, g.tmem);
     }
-    Clock mine;
+    VectorClock mine;
     own(mine, warp, mask, kRaw);
-    Clock::join(all, mine.loose);
+    VectorClock::join(all, mine.loose);
     each_group(warp, mask, [&](Group& g) {
         g.clock.loose = all;
         g.tmem = tmem;
@@ -252,7 +252,7 @@ void Checker::fence(Exec& x, uint32_t mask, FenceKind kind) {
                     g.observed.reset();
                 }
                 if (kind != FenceKind::kAcquire) {
-                    g.released = std::make_shared<Clock>(g.clock);
+                    g.released = std::make_shared<VectorClock>(g.clock);
                     own(*g.released, warp, g.lanes, kRaw);
                 }
             });
@@ -263,8 +263,8 @@ void Checker::fence(Exec& x, uint32_t mask, FenceKind kind) {
                 own(g.clock, warp, g.lanes, kFenced);
                 own(g.clock, warp, g.lanes, kAnyFence);
                 for (uint32_t f : fenceable_) {
-                    Clock::raise(g.clock.strict, f + kAnyFence, Clock::at(g.clock.strict, f));
-                    Clock::raise(g.clock.loose, f + kAnyFence, Clock::at(g.clock.loose, f));
+                    VectorClock::raise(g.clock.strict, f + kAnyFence, VectorClock::at(g.clock.strict, f));
+                    VectorClock::raise(g.clock.loose, f + kAnyFence, VectorClock::at(g.clock.loose, f));
                 }
             });
             ++w.time;
@@ -276,16 +276,16 @@ void Checker::fence(Exec& x, uint32_t mask, FenceKind kind) {
         case FenceKind::kTmemBefore:
             each_group(warp, mask, [&](Group& g) {
                 for (uint32_t t : tmem_agents_) {
-                    g.clock.raise(t + kTmemFenced, Clock::at(g.tmem, t));
-                    g.clock.raise(t + kTmemIssued, Clock::at(g.tmem, t + kTmemIssued));
+                    g.clock.raise(t + kTmemFenced, VectorClock::at(g.tmem, t));
+                    g.clock.raise(t + kTmemIssued, VectorClock::at(g.tmem, t + kTmemIssued));
                 }
             });
             break;
         case FenceKind::kTmemAfter:
             each_group(warp, mask, [&](Group& g) {
                 for (uint32_t t : tmem_agents_) {
-                    Clock::raise(g.tmem, t, Clock::at(g.clock.loose, t + kTmemFenced));
-                    Clock::raise(g.tmem, t + kTmemIssued, Clock::at(g.clock.loose, t + kTmemIssued));
+                    VectorClock::raise(g.tmem, t, VectorClock::at(g.clock.loose, t + kTmemFenced));
+                    VectorClock::raise(g.tmem, t + kTmemIssued, VectorClock::at(g.clock.loose, t + kTmemIssued));
                 }
             });
             break;
@@ -301,7 +301,7 @@ void Checker::synchronise(Exec& x, uint32_t mask, const uint64_t* at, MemorySpac
     const bool reads = !write || atomic;
     each_group(warp, mask, [&](Group& g) {
         if (reads) {
-            Clock seen;
+            VectorClock seen;
             bool any = false;
             const std::lock_guard lock(global_.handed_mutex);
             each_lane(g.lanes & mask, [&](uint32_t lane) {
@@ -326,14 +326,14 @@ void Checker::synchronise(Exec& x, uint32_t mask, const uint64_t* at, MemorySpac
                 if (acquires) {
                     g.clock.join(seen);
                 } else {
-                    if (!g.observed) g.observed = std::make_shared<Clock>();
-                    else g.observed = std::make_shared<Clock>(*g.observed);
+                    if (!g.observed) g.observed = std::make_shared<VectorClock>();
+                    else g.observed = std::make_shared<VectorClock>(*g.observed);
                     g.observed->join(seen);
                 }
             }
         }
         if (write && (releases || g.released)) {
-            Clock handed;
+            VectorClock handed;
             if (g.released) handed.join(*g.released);
             if (releases) {
                 handed.join(g.clock);
@@ -341,8 +341,8 @@ void Checker::synchronise(Exec& x, uint32_t mask, const uint64_t* at, MemorySpac
             }
             GlobalShadow::Handed all;
             for (const Import& i : imports_)
-                if (Clock::at(handed.loose, i.index) >= i.clock) all.emplace_back(i.unit, i.known);
-            all.emplace_back(unit_, std::make_shared<const Clock>(std::move(handed)));
+                if (VectorClock::at(handed.loose, i.index) >= i.clock) all.emplace_back(i.unit, i.known);
+            all.emplace_back(unit_, std::make_shared<const VectorClock>(std::move(handed)));
             const std::lock_guard lock(global_.handed_mutex);
             each_lane(g.lanes & mask, [&](uint32_t lane) {
                 const bool shared = space == MemorySpace::kShared || at[lane] >> kWindowShift == 1;
@@ -354,7 +354,7 @@ void Checker::synchronise(Exec& x, uint32_t mask, const uint64_t* at, MemorySpac
                     bool placed = false;
                     for (auto& [have, known] : to) {
                         if (have != unit) continue;
-                        auto joined = std::make_shared<Clock>(*known);
+                        auto joined = std::make_shared<VectorClock>(*known);
                         joined->join(*clock);
                         known = std::move(joined);
                         placed = true;
@@ -398,10 +398,10 @@ void Checker::mbarrier_arrive(Exec& x, uint32_t mask, const uint32_t* at, bool h
         if (!arrives) continue;
         Mbarrier& b = mbarrier(address);
         for (const Group& g : warps_[warp].groups)
-            if (g.lanes & same) Clock::join(b.arriving, g.clock.loose);
-        Clock mine;
+            if (g.lanes & same) VectorClock::join(b.arriving, g.clock.loose);
+        VectorClock mine;
         own(mine, warp, same, kRaw);
-        Clock::join(b.arriving, mine.loose);
+        VectorClock::join(b.arriving, mine.loose);
         if (hands_over) release(b.current, warp, same);
         else release_tmem(b.current, warp, same);
     }
@@ -461,33 +461,31 @@ void Checker::mbarrier_completed(uint32_t address) {
 
 void Checker::small_copy_arrive_issued(Exec& x, AsyncOp& op) {
     const uint32_t warp = warp_of(x), lanes = op.mask;
-    auto handed = std::make_shared<Clock>();
+    auto handed = std::make_shared<VectorClock>();
     for (Outstanding& o : warps_[warp].outstanding)
         if (o.kind == AsyncKind::kCopy && o.lanes & lanes) handed->raise(o.index, o.clock);
     op.agent.hands_over = handed;
     Mbarrier& b = mbarrier(op.mbarrier);
-    Clock::join(b.arriving, group_of(warp, static_cast<uint32_t>(op.lane)).clock.loose);
-    Clock mine;
+    VectorClock::join(b.arriving, group_of(warp, static_cast<uint32_t>(op.lane)).clock.loose);
+    VectorClock mine;
     own(mine, warp, warps_[warp].live, kRaw);   // all lanes execute it together, or the count would not come out
-    Clock::join(b.arriving, mine.loose);
+    VectorClock::join(b.arriving, mine.loose);
 }
 
 void Checker::commit_issued(Exec& x, AsyncOp& op) {
     const uint32_t warp = warp_of(x);
     const Group& g = group_of(warp, static_cast<uint32_t>(op.lane));
-    auto handed = std::make_shared<Clock>();
+    auto handed = std::make_shared<VectorClock>();
     for (uint32_t t : tmem_agents_) {   // tcgen05.fence::before_thread_sync is part of it
-        handed->raise(t + kTmemFenced, Clock::at(g.tmem, t));
-        handed->raise(t + kTmemDone, Clock::at(g.clock.strict, t + kTmemDone));
+        handed->raise(t + kTmemFenced, VectorClock::at(g.tmem, t));
+        handed->raise(t + kTmemDone, VectorClock::at(g.clock.strict, t + kTmemDone));
     }
     const auto found = mma_agents_.find(warp * kLanes + static_cast<uint32_t>(op.lane));
     if (found != mma_agents_.end()) {
         for (uint32_t i = 0; i < kPerTmem; ++i) handed->raise(found->second.first + i, found->second.second);
     }
     op.agent.hands_over = handed;
-    op.agent.issuer = std::make_shared<Clock>();
-    op.agent.issuer->loose = g.clock.loose;
-    auto issuer = std::make_shared<Clock>();
+    auto issuer = std::make_shared<VectorClock>();
     issuer->loose = g.clock.loose;
     own(*issuer, warp, 1u << op.lane, kRaw);
     op.agent.issuer = issuer;
@@ -498,7 +496,7 @@ void Checker::signalled(const AsyncOp& op, uint32_t address) {
     Mbarrier& b = mbarrier(address);
     if (op.agent.hands_over) b.current.join(*op.agent.hands_over);
     else if (op.agent.index != 0) b.current.raise(op.agent.index, op.agent.clock);
-    if (op.agent.issuer) Clock::join(b.arriving, op.agent.issuer->loose);
+    if (op.agent.issuer) VectorClock::join(b.arriving, op.agent.issuer->loose);
 }
 
 void Checker::groups_waited(Exec& x, uint32_t mask, AsyncKind first, AsyncKind last, const uint32_t* below,
@@ -529,9 +527,9 @@ void Checker::tmem_waited(Exec& x, bool load) {
     const uint32_t warp = warp_of(x);
     const uint32_t agent = load ? warps_[warp].load : warps_[warp].store;
     if (agent == 0) return;
-    const uint32_t done = Clock::at(counts_, agent);
+    const uint32_t done = VectorClock::at(counts_, agent);
     each_group(warp, kFullMask, [&](Group& g) {
-        Clock::raise(g.tmem, agent, done);
+        VectorClock::raise(g.tmem, agent, done);
         g.clock.raise(agent + kTmemDone, done);
     });
 }

@@ -4,7 +4,6 @@
 // time: an asynchronous operation is judged where it is issued, whenever the scheduler carries it out.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -45,6 +44,7 @@ class Checker {
     void barrier_done(Cta& cta, uint32_t warp, uint32_t mask, uint32_t id);
     void barrier_next(Cta& cta, uint32_t id);                      // all waiters are through
     void cluster_arrive(Exec& x, uint32_t mask, bool release);
+    void cluster_next();                                           // all have arrived
     void cluster_done(Exec& x, uint32_t mask);
     void fence(Exec& x, uint32_t mask, FenceKind kind);
 
@@ -60,14 +60,14 @@ class Checker {
     // ---- asynchronous operations: issued ----
 
     void copy_issued(Exec& x, AsyncOp& op);                        // bulk and tensor copies
-    // cp.async of one instruction: at, from: addresses of the lanes; agent: for the lanes' operations.
-    AsyncAgent small_copy_issued(Exec& x, uint32_t mask, const uint32_t* to, const uint64_t* from, uint32_t bytes,
-                                 const uint32_t* source_bytes);
+    // cp.async, all lanes of an instruction.
+    void small_copy_issued(Exec& x, uint32_t mask, const uint32_t* to, const uint64_t* from, uint32_t bytes,
+                           const uint32_t* source_bytes);
     void small_copy_arrive_issued(Exec& x, AsyncOp& op);
     void mma_issued(Exec& x, AsyncOp& op);
     void commit_issued(Exec& x, AsyncOp& op);
     void tmem_issued(Exec& x, bool load, uint32_t lanes, const std::vector<std::pair<uint32_t, uint32_t>>& columns);
-    void wgmma_issued(Exec& x, AsyncOp& op, const std::function<void(const std::function<void(uint32_t)>&)>& chunks);
+    void wgmma_issued(Exec& x, const AsyncOp& op, int element_bytes);
 
     // ---- asynchronous operations: complete ----
 
@@ -80,9 +80,9 @@ class Checker {
   private:
     struct Group {   // lanes that know the same
         uint32_t lanes = 0;
-        Clock clock;
+        VectorClock clock;
         std::vector<uint32_t> tmem;   // by agent: Tensor Memory accesses that later ones of this thread are ordered behind
-        std::shared_ptr<Clock> released, observed;   // by a fence for strong writes; by strong reads for a fence
+        std::shared_ptr<VectorClock> released, observed;   // by a fence for strong writes; by strong reads for a fence
     };
     struct Outstanding {   // an operation that wait_group can wait for
         AsyncKind kind;
@@ -99,7 +99,7 @@ class Checker {
         uint32_t warp, lanes, time, pc;
     };
     struct Mbarrier {
-        Clock current, completed;   // of the phase that runs; of those that ended
+        VectorClock current, completed;   // of the phase that runs; of those that ended
         std::vector<uint32_t> arriving;   // loose: what those who arrive know, asynchronously or not
         std::vector<Waiter> waiters;      // of the last phase that ended
     };
@@ -108,7 +108,7 @@ class Checker {
     };
     struct Import {
         uint32_t index, clock, unit;
-        std::shared_ptr<const Clock> known;
+        std::shared_ptr<const VectorClock> known;
     };
     enum class Order : uint8_t { kOrdered, kLoose, kReaderFence, kNoProxyFence, kNoBefore, kNoAfter, kNotWaited, kRace };
 
@@ -128,11 +128,11 @@ class Checker {
     Group& separate(uint32_t warp, uint32_t mask, size_t* at);
     template <class F>
     void each_group(uint32_t warp, uint32_t mask, F f);
-    void own(Clock& clock, uint32_t warp, uint32_t lanes, uint32_t which);
-    void release(Clock& to, uint32_t warp, uint32_t mask);
-    void release_tmem(Clock& to, uint32_t warp, uint32_t mask);
-    void acquire(uint32_t warp, uint32_t mask, const Clock& from);
-    void acquire_tmem(uint32_t warp, uint32_t mask, const Clock& from);
+    void own(VectorClock& clock, uint32_t warp, uint32_t lanes, uint32_t which);
+    void release(VectorClock& to, uint32_t warp, uint32_t mask);
+    void release_tmem(VectorClock& to, uint32_t warp, uint32_t mask);
+    void acquire(uint32_t warp, uint32_t mask, const VectorClock& from);
+    void acquire_tmem(uint32_t warp, uint32_t mask, const VectorClock& from);
     void merge(uint32_t warp, uint32_t mask);
     bool thread_known(const std::vector<uint32_t>& clock, uint32_t warp, uint32_t lanes, uint32_t time,
                       uint32_t which) const;
@@ -149,12 +149,12 @@ class Checker {
     void synchronise(Exec& x, uint32_t mask, const uint64_t* at, MemorySpace space, bool write, Semantics semantics,
                      bool atomic);
     Record record_of(const Exec& x, uint32_t warp, uint32_t lanes) const;
-    Clock export_clock(uint32_t warp, uint32_t lanes);
+    VectorClock export_clock(uint32_t warp, uint32_t lanes);
     Mbarrier& mbarrier(uint32_t address) { return mbarriers_[address]; }
     void conflict(const Record& r, const Record& a, Order order, MemorySpace space, uint64_t address, uint32_t overlap,
                   bool tmem);
-    void operands(AsyncOp& op, uint64_t descriptor, int rows, bool mn_major, int element_bytes, bool sm100, int first,
-                  const Record& a, const Group& group, uint32_t base);
+    void operand(uint64_t descriptor, int first_row, int rows, bool mn_major, int element_bytes, bool sm100,
+                 const Record& a, const Group& group, uint32_t base);
     std::string role_of(const Record& r) const;
     Party party_of(const Record& r) const;
 
@@ -173,8 +173,8 @@ class Checker {
     std::vector<Shared> shared_;          // by rank
     RecordPool pool_;
     std::unordered_map<uint32_t, Mbarrier> mbarriers_;
-    std::vector<std::array<Clock, 2>> barriers_;   // [cta * 16 + id]: gathering, done
-    std::array<Clock, 2> cluster_barrier_;
+    std::vector<std::array<VectorClock, 2>> barriers_;   // [cta * 16 + id]: gathering, done
+    std::array<VectorClock, 2> cluster_barrier_;
     std::unordered_set<uint64_t> seen_;
 };
 

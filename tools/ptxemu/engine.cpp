@@ -114,6 +114,7 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
     std::atomic<bool> stop{false};
     std::mutex mutex;
     FindingLog findings;
+    GlobalShadow shadow;
     std::optional<Finding> last;
     RunResult result;
     Stats total;
@@ -131,6 +132,7 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
         worker->findings = &findings;
         worker->residency = &residency;
         worker->rank_constants = &rank_constants;
+        if (device.check) worker->checker = std::make_unique<Checker>(*worker, shadow);
         worker->max_instructions = device.max_instructions;
         worker->warp_counts.assign(program.code.size(), 0);
         worker->lane_counts.assign(program.code.size(), 0);

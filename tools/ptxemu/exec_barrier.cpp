@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdio>
 
+#include "checker.h"
 #include "isa.h"
 #include "warp.h"
 
@@ -64,6 +65,7 @@ bool exec_cluster_arrive(Exec& x, const Insn& in, uint32_t mask) {
             fault(RunStatus::kIllegalInstruction, lane, "the thread arrives twice without barrier.cluster.wait");
         arrived = cluster.generation + 1;
     }
+    if (x.checker) [[unlikely]] x.checker->cluster_arrive(x, mask, !(in.flags & kAlternate));
     cluster.arrived += static_cast<uint32_t>(std::popcount(mask));
     cluster_barrier_check(cluster);
     return true;
@@ -79,6 +81,7 @@ bool exec_cluster_wait(Exec& x, const Insn& in, uint32_t mask) {
     }
     for (int lane = 0; lane < kLanes; ++lane)
         if (mask >> lane & 1) x.warp->cluster_arrival[lane] = 0;
+    if (x.checker) [[unlikely]] x.checker->cluster_done(x, mask);
     return true;
 }
 
@@ -95,7 +98,23 @@ void check(Exec&, int lane, uint64_t address, const std::string& broken) {
 uint64_t* own_mbarrier_at(Exec& x, int lane, uint64_t address) {
     return mbarrier_at(x, lane, own_shared_address(x, lane, address, "mbarrier address"));
 }
-void wake_waiters(Exec& x, int lane, uint64_t address) { ++cta_of(x, lane, address & 0xffffffffu).epoch; }
+void phase_completed(Exec& x, int lane, uint64_t address) {
+    if (x.checker) [[unlikely]] x.checker->mbarrier_completed(static_cast<uint32_t>(address));
+    ++cta_of(x, lane, address & 0xffffffffu).epoch;
+}
+
+void shared_addresses(const Exec& x, const Insn& in, int slot, uint32_t mask, uint32_t* at) {
+    for (int lane = 0; lane < kLanes; ++lane)
+        if (mask >> lane & 1) at[lane] = static_cast<uint32_t>(lane_address(x, in, slot, lane) & kWindowMask);
+}
+void tell_arrival(Exec& x, const Insn& in, int slot, uint32_t mask, bool arrives) {
+    uint32_t at[kLanes];
+    shared_addresses(x, in, slot, mask, at);
+    x.checker->mbarrier_arrive(x, mask, at, !(in.flags & kAlternate), arrives);
+}
+void note_relaxed(Decoder&, const Match& m, const Instruction&, Insn& out) {
+    if (m.has("relaxed")) out.flags |= kAlternate;
+}
 
 // slot: 0 address, 1 count.
 bool exec_mbarrier_init(Exec& x, const Insn& in, uint32_t mask) {
@@ -103,6 +122,7 @@ bool exec_mbarrier_init(Exec& x, const Insn& in, uint32_t mask) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
         check(x, lane, address, mbarrier_init(own_mbarrier_at(x, lane, address), x.at<uint32_t>(in.slot[1])[lane]));
+        if (x.checker) [[unlikely]] x.checker->mbarrier_init(x, lane, static_cast<uint32_t>(address));
     }
     return true;
 }
@@ -111,11 +131,13 @@ bool exec_mbarrier_inval(Exec& x, const Insn& in, uint32_t mask) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
         check(x, lane, address, mbarrier_inval(own_mbarrier_at(x, lane, address)));
+        if (x.checker) [[unlikely]] x.checker->mbarrier_inval(x, lane, static_cast<uint32_t>(address));
     }
     return true;
 }
 // aux: 0 expect_tx, 1 complete_tx; 2: of any CTA of the cluster.
 bool exec_mbarrier_tx(Exec& x, const Insn& in, uint32_t mask) {
+    if (x.checker) [[unlikely]] tell_arrival(x, in, 0, mask, false);
     for (int lane = 0; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
@@ -125,7 +147,7 @@ bool exec_mbarrier_tx(Exec& x, const Insn& in, uint32_t mask) {
         check(x, lane, address,
               in.aux & 1 ? mbarrier_complete_tx(word, bytes, &completed)
                          : mbarrier_expect_tx(word, bytes, &completed));
-        if (completed) wake_waiters(x, lane, address);
+        if (completed) phase_completed(x, lane, address);
     }
     return true;
 }
@@ -137,6 +159,7 @@ void encode_tx(Decoder&, const Match& m, const Instruction&, Insn& out) {
 // noComplete, 3 of any CTA of the cluster.
 bool exec_mbarrier_arrive(Exec& x, const Insn& in, uint32_t mask) {
     uint64_t* state = x.at<uint64_t>(in.slot[2]);
+    if (x.checker) [[unlikely]] tell_arrival(x, in, 0, mask, true);
     for (int lane = 0; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
@@ -151,7 +174,7 @@ bool exec_mbarrier_arrive(Exec& x, const Insn& in, uint32_t mask) {
         }
         check(x, lane, address, mbarrier_arrive(word, in.aux & 2 ? 1 : operand, in.aux & 1, &token, &completed));
         if (completed && in.aux & 4) check(x, lane, address, "an arrive.noComplete completes the phase");
-        if (completed) wake_waiters(x, lane, address);
+        if (completed) phase_completed(x, lane, address);
         state[lane] = token;
     }
     return true;
@@ -173,6 +196,7 @@ void encode_arrive(Decoder& d, const Match& m, const Instruction& ir, Insn& out)
     d.address(ir.operands[at], out, 0);
     out.slot[1] = left == 2 ? d.source(ir.operands[at + 1], 32) : d.constant(1, 32);
     const bool any = !m.has("shared") && !m.has("shared::cta") && !no_complete;
+    note_relaxed(d, m, ir, out);
     out.aux = (m.words[1] == "arrive_drop" ? 1 : 0) | (expect ? 2 : 0) | (no_complete ? 4 : 0) | (any ? 8 : 0);
 }
 
@@ -212,6 +236,11 @@ bool exec_mbarrier_wait(Exec& x, const Insn& in, uint32_t mask) {
         return block(x, mask, Wait::kMbarrier);
     }
     x.set_predicate(in.slot[0], done, mask);
+    if (x.checker && done != 0) [[unlikely]] {
+        uint32_t at[kLanes];
+        shared_addresses(x, in, 1, done, at);
+        x.checker->mbarrier_waited(x, done, at, !(in.flags & kAlternate));
+    }
     if (done == mask) return true;
     if (!(in.aux & 2)) poll(x, in, mask, seen);
     x.flow = Flow::kYield;
@@ -224,6 +253,7 @@ void encode_wait(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
     d.address(ir.operands[1], out, 1);
     out.slot[2] = d.source(ir.operands[2], parity ? 32 : 64);
     if (ir.operands.size() == 4) d.source(ir.operands[3], 32);   // suspendTimeHint
+    note_relaxed(d, m, ir, out);
     out.aux = (parity ? 1 : 0) | (may_wait ? 2 : 0);
 }
 
@@ -235,8 +265,19 @@ bool exec_pending_count(Exec& x, const Insn& in, uint32_t mask) {
 }
 
 // Instructions of a warp take effect in order and memory is one: fences change nothing here. (Asynchronous operations
-// complete when the scheduler says so.)
-bool exec_fence(Exec&, const Insn&, uint32_t) { return true; }
+// complete when the scheduler says so.) aux: FenceKind.
+bool exec_fence(Exec& x, const Insn& in, uint32_t mask) {
+    if (x.checker) [[unlikely]] x.checker->fence(x, mask, static_cast<FenceKind>(in.aux));
+    return true;
+}
+bool exec_other_fence(Exec&, const Insn&, uint32_t) { return true; }
+template <FenceKind kKind>
+void encode_fence(Decoder&, const Match& m, const Instruction&, Insn& out) {
+    FenceKind kind = kKind;
+    if (kKind == FenceKind::kAcqRel && m.has("acquire")) kind = FenceKind::kAcquire;
+    if (kKind == FenceKind::kAcqRel && m.has("release")) kind = FenceKind::kRelease;
+    out.aux = static_cast<uint32_t>(kind);
+}
 
 #define LIDX_SHARED_CTA "[shared|shared::cta]"
 #define LIDX_SHARED_ANY "[shared|shared::cta|shared::cluster]"
@@ -252,21 +293,27 @@ const Row kRows[] = {
     {"barrier.[cta].red.popc.[aligned].u32", "*", exec_bar, nullptr, encode_bar},
     {"barrier.[cta].red.(and|or).[aligned].pred", "*", exec_bar, nullptr, encode_bar},
     // barrier.cluster.arrive{.sem}{.aligned};  barrier.cluster.wait{.acquire}{.aligned}  (9.7.13.3)
-    {"barrier.cluster.arrive.[release|relaxed].[aligned]", "-", exec_cluster_arrive, "90"},
+    {"barrier.cluster.arrive.[release|relaxed].[aligned]", "-", exec_cluster_arrive, "90", note_relaxed},
     {"barrier.cluster.wait.[acquire].[aligned]", "-", exec_cluster_wait, "90"},
     // membar.level;  fence{.sem}.scope;  fence.proxy...;  fence.mbarrier_init.release.cluster  (9.7.13.4)
-    {"membar.(cta|gl|sys)", "-", exec_fence},
-    {"membar.proxy.(alias|async|async.global|async.shared::cta|async.shared::cluster)", "-", exec_fence},
-    {"fence.[sc|acq_rel|acquire|release].(cta|cluster|gpu|sys)", "-", exec_fence},
-    {"fence.acquire.sync_restrict::shared::cluster.cluster", "-", exec_fence, "90"},
-    {"fence.release.sync_restrict::shared::cta.cluster", "-", exec_fence, "90"},
-    {"fence.mbarrier_init.release.cluster", "-", exec_fence, "90"},
-    {"fence.proxy.alias", "-", exec_fence},
-    {"fence.proxy.async.[global|shared::cta|shared::cluster]", "-", exec_fence, "90"},
-    {"fence.proxy.tensormap::generic.release.(cta|cluster|gpu|sys)", "-", exec_fence, "90"},
-    {"fence.proxy.tensormap::generic.acquire.(cta|cluster|gpu|sys)", "m i", exec_fence, "90"},
-    {"fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster", "-", exec_fence, "90"},
-    {"fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster", "-", exec_fence, "90"},
+    {"membar.(cta|gl|sys)", "-", exec_fence, nullptr, encode_fence<FenceKind::kAcqRel>},
+    {"membar.proxy.alias", "-", exec_other_fence},
+    {"membar.proxy.(async|async.global|async.shared::cta|async.shared::cluster)", "-", exec_fence, nullptr,
+     encode_fence<FenceKind::kProxyAsync>},
+    {"fence.[sc|acq_rel|acquire|release].(cta|cluster|gpu|sys)", "-", exec_fence, nullptr,
+     encode_fence<FenceKind::kAcqRel>},
+    {"fence.acquire.sync_restrict::shared::cluster.cluster", "-", exec_fence, "90", encode_fence<FenceKind::kAcqRel>},
+    {"fence.release.sync_restrict::shared::cta.cluster", "-", exec_fence, "90", encode_fence<FenceKind::kAcqRel>},
+    {"fence.mbarrier_init.release.cluster", "-", exec_fence, "90", encode_fence<FenceKind::kMbarrierInit>},
+    {"fence.proxy.alias", "-", exec_other_fence},
+    {"fence.proxy.async.[global|shared::cta|shared::cluster]", "-", exec_fence, "90",
+     encode_fence<FenceKind::kProxyAsync>},
+    {"fence.proxy.tensormap::generic.release.(cta|cluster|gpu|sys)", "-", exec_other_fence, "90"},
+    {"fence.proxy.tensormap::generic.acquire.(cta|cluster|gpu|sys)", "m i", exec_other_fence, "90"},
+    {"fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster", "-", exec_fence, "90",
+     encode_fence<FenceKind::kProxyAsync>},
+    {"fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster", "-", exec_fence, "90",
+     encode_fence<FenceKind::kProxyAsync>},
     // mbarrier.init{.shared{::cta}}.b64 [addr], count;  mbarrier.inval  (9.7.13.15.9, .10)
     {"mbarrier.init." LIDX_SHARED_CTA ".b64", "m s32", exec_mbarrier_init, "80"},
     {"mbarrier.inval." LIDX_SHARED_CTA ".b64", "m", exec_mbarrier_inval, "80"},
@@ -293,16 +340,18 @@ const Row kRows[] = {
 
 }   // namespace
 
-void mbarrier_arrive_at(Exec& x, int lane, uint32_t address) {
+void mbarrier_arrive_at(Exec& x, const AsyncOp& op, uint32_t address) {
     bool completed = false;
-    check(x, lane, address, mbarrier_arrive(mbarrier_at(x, lane, address), 1, false, nullptr, &completed));
-    wake_waiters(x, lane, address);
+    if (x.checker) [[unlikely]] x.checker->signalled(op, address);
+    check(x, op.lane, address, mbarrier_arrive(mbarrier_at(x, op.lane, address), 1, false, nullptr, &completed));
+    if (completed) phase_completed(x, op.lane, address);
 }
 
-void mbarrier_complete_at(Exec& x, int lane, uint32_t address, uint32_t bytes) {
+void mbarrier_complete_at(Exec& x, const AsyncOp& op, uint32_t address, uint32_t bytes) {
     bool completed = false;
-    check(x, lane, address, mbarrier_complete_tx(mbarrier_at(x, lane, address), bytes, &completed));
-    wake_waiters(x, lane, address);
+    if (x.checker) [[unlikely]] x.checker->signalled(op, address);
+    check(x, op.lane, address, mbarrier_complete_tx(mbarrier_at(x, op.lane, address), bytes, &completed));
+    if (completed) phase_completed(x, op.lane, address);
 }
 
 std::span<const Row> rows_barrier() { return kRows; }

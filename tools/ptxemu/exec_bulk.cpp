@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "checker.h"
 #include "definedness.h"
 #include "isa.h"
 #include "tma.h"
@@ -59,6 +60,7 @@ bool exec_tensor_load(Exec& x, const Insn& in, uint32_t mask) {
         op.mbarrier = barrier;
         op.bytes = bytes;
         read_coordinates(x, in.list + 12, rank, lane, op.coords);
+        if (x.checker) [[unlikely]] x.checker->copy_issued(x, op);
     });
 }
 
@@ -78,6 +80,7 @@ bool exec_tensor_store(Exec& x, const Insn& in, uint32_t mask) {
         op.grouped = true;
         op.group = x.warp->bulk_group[lane];
         read_coordinates(x, in.list + 8, rank, lane, op.coords);
+        if (x.checker) [[unlikely]] x.checker->copy_issued(x, op);
     });
 }
 
@@ -170,6 +173,7 @@ bool exec_bulk_load(Exec& x, const Insn& in, uint32_t mask) {
         op.global = src;
         op.mbarrier = barrier;
         op.bytes = bytes;
+        if (x.checker) [[unlikely]] x.checker->copy_issued(x, op);
     });
 }
 bool exec_bulk_shared(Exec& x, const Insn& in, uint32_t mask) {
@@ -187,6 +191,7 @@ bool exec_bulk_shared(Exec& x, const Insn& in, uint32_t mask) {
         op.source_bytes = src;
         op.mbarrier = barrier;
         op.bytes = bytes;
+        if (x.checker) [[unlikely]] x.checker->copy_issued(x, op);
     });
 }
 bool exec_bulk_store(Exec& x, const Insn& in, uint32_t mask) {
@@ -203,6 +208,7 @@ bool exec_bulk_store(Exec& x, const Insn& in, uint32_t mask) {
         op.bytes = bytes;
         op.grouped = true;
         op.group = x.warp->bulk_group[lane];
+        if (x.checker) [[unlikely]] x.checker->copy_issued(x, op);
     });
 }
 void encode_bulk(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
@@ -233,8 +239,9 @@ bool wait_groups(Exec& x, uint32_t mask, const std::array<uint32_t, kLanes>& ope
     uint32_t below[kLanes];
     for (int lane = 0; lane < kLanes; ++lane)
         below[lane] = open[lane] > keep ? open[lane] - static_cast<uint32_t>(keep) : 0;
-    if (async_done(*x.cta, x.warp->index, mask, first, last, below, read_only)) return true;
-    return block(x, mask, Wait::kAsync);
+    if (!async_done(*x.cta, x.warp->index, mask, first, last, below, read_only)) return block(x, mask, Wait::kAsync);
+    if (x.checker) [[unlikely]] x.checker->groups_waited(x, mask, first, last, below, read_only);
+    return true;
 }
 bool exec_bulk_wait(Exec& x, const Insn& in, uint32_t mask) {
     return wait_groups(x, mask, x.warp->bulk_group, in.imm, AsyncKind::kTensorStore, AsyncKind::kBulkReduce, in.aux);
@@ -243,10 +250,9 @@ bool exec_copy_wait(Exec& x, const Insn& in, uint32_t mask) {
     return wait_groups(x, mask, x.warp->copy_group, in.imm, AsyncKind::kCopy, AsyncKind::kCopy, false);
 }
 bool exec_copy_wait_all(Exec& x, const Insn&, uint32_t mask) {
-    uint32_t below[kLanes];
-    std::fill(std::begin(below), std::end(below), ~0u);
-    if (async_done(*x.cta, x.warp->index, mask, AsyncKind::kCopy, AsyncKind::kCopy, below, false)) return true;
-    return block(x, mask, Wait::kAsync);
+    std::array<uint32_t, kLanes> all;
+    all.fill(~0u);
+    return wait_groups(x, mask, all, 0, AsyncKind::kCopy, AsyncKind::kCopy, false);
 }
 
 // ---- cp.async: 4, 8 or 16 bytes per thread ----
@@ -254,7 +260,9 @@ bool exec_copy_wait_all(Exec& x, const Insn&, uint32_t mask) {
 // Lists: dst (4), src (4). aux: cp-size; slot 0: src-size, or slot 1: ignore-src (imm 1: src-size, 2: ignore-src).
 bool exec_copy(Exec& x, const Insn& in, uint32_t mask) {
     const uint32_t ignored = in.imm == 2 ? x.predicate(in, 1) : 0;
-    return each_lane(mask, [&](int lane) {
+    uint32_t to[kLanes], source_bytes[kLanes];
+    uint64_t from[kLanes];
+    each_lane(mask, [&](int lane) {
         const uint32_t size = in.aux;
         uint32_t source = in.imm == 1 ? x.at<uint32_t>(in.slot[0])[lane] : size;
         if (ignored >> lane & 1) source = 0;
@@ -272,7 +280,12 @@ bool exec_copy(Exec& x, const Insn& in, uint32_t mask) {
         op.source_bytes = source;
         op.grouped = true;
         op.group = x.warp->copy_group[lane];
+        to[lane] = dst;
+        from[lane] = src;
+        source_bytes[lane] = source;
     });
+    if (x.checker) [[unlikely]] x.checker->small_copy_issued(x, mask, to, from, in.aux, source_bytes);
+    return true;
 }
 void encode_copy(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
     const bool hint = m.has("L2::cache_hint");
@@ -307,6 +320,7 @@ bool exec_copy_arrive(Exec& x, const Insn& in, uint32_t mask) {
         }
         AsyncOp& op = queue_unordered(x, AsyncKind::kCopyArrive, lane);
         op.mbarrier = shared_address(x, lane, address, "mbarrier address");
+        if (x.checker) [[unlikely]] x.checker->small_copy_arrive_issued(x, op);
     });
 }
 
@@ -385,18 +399,18 @@ void complete(Exec& x, AsyncOp& op) {
             }
             if (load) {
                 x.tma_bytes_loaded += op.bytes;
-                mbarrier_complete_at(x, op.lane, op.mbarrier, op.bytes);
+                mbarrier_complete_at(x, op, op.mbarrier, op.bytes);
             }
             break;
         }
         case AsyncKind::kBulkLoad:
             std::memcpy(place(op.shared, op.bytes), reinterpret_cast<const void*>(op.global), op.bytes);
             x.tma_bytes_loaded += op.bytes;
-            mbarrier_complete_at(x, op.lane, op.mbarrier, op.bytes);
+            mbarrier_complete_at(x, op, op.mbarrier, op.bytes);
             break;
         case AsyncKind::kBulkSharedCopy:
             std::memmove(place(op.shared, op.bytes), place(op.source_bytes, op.bytes), op.bytes);
-            mbarrier_complete_at(x, op.lane, op.mbarrier, op.bytes);
+            mbarrier_complete_at(x, op, op.mbarrier, op.bytes);
             break;
         case AsyncKind::kBulkStore:
             std::memcpy(reinterpret_cast<void*>(op.global), place(op.shared, op.bytes), op.bytes);
@@ -418,7 +432,7 @@ void complete(Exec& x, AsyncOp& op) {
                 pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
                 complete(x, earlier);
             }
-            mbarrier_arrive_at(x, op.lane, op.mbarrier);
+            mbarrier_arrive_at(x, op, op.mbarrier);
             break;
         }
         case AsyncKind::kWgmma: complete_wgmma(x, op); break;

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <mutex>
 
+#include "checker.h"
 #include "isa.h"
 #include "half.h"
 #include "warp.h"
@@ -180,6 +181,36 @@ template <Where kWhere>
     }
 }
 
+// The semantics of a memory operation: in Insn::flags, with kSemanticsShift.
+constexpr int kSemanticsShift = 14;   // kAlternate to kAlternate3
+Semantics semantics_of(const Insn& in) { return static_cast<Semantics>(in.flags >> kSemanticsShift & 7); }
+void encode_semantics(const Match& m, Insn& out, Semantics otherwise) {
+    Semantics s = otherwise;
+    if (m.has("volatile") || m.has("relaxed") || m.has("mmio")) s = Semantics::kRelaxed;
+    if (m.has("acquire")) s = Semantics::kAcquire;
+    if (m.has("release")) s = Semantics::kRelease;
+    if (m.has("acq_rel")) s = Semantics::kAcqRel;
+    out.flags |= static_cast<uint32_t>(s) << kSemanticsShift;
+}
+
+// Accesses of one instruction for the checker. stored (stores only): what each lane is about to write.
+[[gnu::noinline]] void tell_access(Exec& x, const Insn& in, uint32_t mask, const uint64_t* at, uint32_t bytes,
+                                   Where where, bool write, bool atomic, const uint8_t* stored = nullptr) {
+    if (where == Where::kLocal || where == Where::kParam) return;
+    const MemorySpace space = where == Where::kGlobal    ? MemorySpace::kGlobal
+                              : where == Where::kGeneric ? MemorySpace::kGeneric
+                                                         : MemorySpace::kShared;
+    uint32_t same = 0;
+    if (stored && space != MemorySpace::kShared) {
+        for (int l = 0; l < kLanes; ++l) {
+            if (!(mask >> l & 1) || at[l] >> kWindowShift != 0) continue;
+            if (std::memcmp(reinterpret_cast<const void*>(at[l]), stored + static_cast<size_t>(l) * bytes, bytes) == 0)
+                same |= 1u << l;
+        }
+    }
+    x.checker->data(x, mask, at, bytes, space, write, semantics_of(in), atomic, same);
+}
+
 void addresses(const Exec& x, const Insn& in, int slot, uint64_t* out) {
     if (in.flags & kAddress64) {
         const uint64_t* a = x.at<uint64_t>(in.slot[slot]);
@@ -189,6 +220,15 @@ void addresses(const Exec& x, const Insn& in, int slot, uint64_t* out) {
         const uint32_t offset = static_cast<uint32_t>(in.imm);
         for (int l = 0; l < kLanes; ++l) out[l] = a[l] + offset;
     }
+}
+
+// The same where the addresses have not been checked yet.
+template <Where kWhere>
+[[gnu::noinline]] void tell_checked(Exec& x, const Insn& in, uint32_t mask, const uint64_t* at, uint32_t bytes,
+                                    bool write, const uint8_t* stored) {
+    for (int l = 0; l < kLanes; ++l)
+        if (mask >> l & 1) place<kWhere>(x, l, at[l], bytes, write);
+    tell_access(x, in, mask, at, bytes, kWhere, write, false, stored);
 }
 
 // ld: slot[0] address, list: destinations. Raw: the element in memory; Reg: the register's storage.
@@ -203,6 +243,7 @@ bool exec_load(Exec& x, const Insn& in, uint32_t mask) {
     const uint32_t keep = in.aux;   // 16-bit registers: 0xffff
     const uint8_t* p[kLanes];
     for (int l = 0; l < kLanes; ++l) p[l] = mask >> l & 1 ? place<kWhere>(x, l, at[l], kBytes, false) : nullptr;
+    if (x.checker) [[unlikely]] tell_access(x, in, mask, at, kBytes, kWhere, false, false);
     for (int l = 0; l < kLanes; ++l) {
         if (!(mask >> l & 1)) continue;
         Raw value[kCount];
@@ -220,6 +261,7 @@ template <Where kWhere, int kCount>
 bool exec_load128(Exec& x, const Insn& in, uint32_t mask) {
     uint64_t at[kLanes];
     addresses(x, in, 0, at);
+    if (x.checker) [[unlikely]] tell_checked<kWhere>(x, in, mask, at, 16 * kCount, false, nullptr);
     for (int l = 0; l < kLanes; ++l) {
         if (!(mask >> l & 1)) continue;
         const uint8_t* p = place<kWhere>(x, l, at[l], 16 * kCount, false);
@@ -240,6 +282,12 @@ bool exec_store(Exec& x, const Insn& in, uint32_t mask) {
     const uint32_t* list = x.lists + in.list;
     const Reg* s[kCount];
     for (int i = 0; i < kCount; ++i) s[i] = x.at<Reg>(list[i]);
+    if (x.checker) [[unlikely]] {
+        Raw stored[kLanes][kCount];
+        for (int l = 0; l < kLanes; ++l)
+            for (int i = 0; i < kCount; ++i) stored[l][i] = static_cast<Raw>(s[i][l]);
+        tell_checked<kWhere>(x, in, mask, at, kBytes, true, reinterpret_cast<const uint8_t*>(stored));
+    }
     for (int l = 0; l < kLanes; ++l) {
         if (!(mask >> l & 1)) continue;
         Raw value[kCount];
@@ -253,6 +301,7 @@ template <Where kWhere, int kCount>
 bool exec_store128(Exec& x, const Insn& in, uint32_t mask) {
     uint64_t at[kLanes];
     addresses(x, in, 0, at);
+    if (x.checker) [[unlikely]] tell_checked<kWhere>(x, in, mask, at, 16 * kCount, true, nullptr);
     for (int l = 0; l < kLanes; ++l) {
         if (!(mask >> l & 1)) continue;
         uint8_t* p = place<kWhere>(x, l, at[l], 16 * kCount, true);
@@ -418,6 +467,7 @@ int encode_access(Decoder& d, const Match& m, const Instruction& ir, Insn& out, 
     }
     if (reg_bits == 0) reg_bits = e.bytes <= 4 ? 32 : e.bytes * 8;
     const Where space = where_of(m);
+    encode_semantics(m, out, Semantics::kWeak);
     out.handler = access_handler(space, e, reg_bits, count, store);
     if (!out.handler || e.bytes * count > 32) d.fail("this combination of vector, type and register is not supported");
     d.address(where, out, 0);
@@ -533,6 +583,14 @@ uint8_t* atomic_place(Exec& x, Where where, int lane, uint64_t address, uint32_t
     }
 }
 
+void tell_atomic(Exec& x, const Insn& in, uint32_t mask, Where where, uint32_t bytes) {
+    uint64_t at[kLanes];
+    addresses(x, in, 0, at);
+    for (int l = 0; l < kLanes; ++l)
+        if (mask >> l & 1) atomic_place(x, where, l, at[l], bytes);
+    tell_access(x, in, mask, at, bytes, where, true, true);
+}
+
 // imm is the address offset; aux: AtomOp | AtomType << 8 | Where << 16 | count << 24; list: destinations, then values b
 // (count), then c.
 template <class T>
@@ -546,6 +604,7 @@ bool exec_atom(Exec& x, const Insn& in, uint32_t mask) {
     const uint32_t* list = x.lists + in.list;
     bool changed = false;
     uint64_t seen = 0;
+    if (x.checker) [[unlikely]] tell_atomic(x, in, mask, where, sizeof(T) * count);
     for (int lane = 0; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
@@ -578,6 +637,7 @@ bool exec_atom128(Exec& x, const Insn& in, uint32_t mask) {
     const auto op = static_cast<AtomOp>(in.aux & 0xff);
     const auto where = static_cast<Where>(in.aux >> 16 & 0xff);
     const uint32_t* list = x.lists + in.list;
+    if (x.checker) [[unlikely]] tell_atomic(x, in, mask, where, 16);
     static std::mutex mutex;   // 16-byte operations of one device exclude each other
     std::lock_guard lock(mutex);
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -659,6 +719,7 @@ void encode_atomic(Decoder& d, const Match& m, const Instruction& ir, Insn& out)
     for (size_t i = 0; i < sources; ++i) add(ir.operands[at++], false);
     if (hint) d.source(ir.operands[at], 64);
     if (t[0] == 's') out.flags |= kSigned;
+    encode_semantics(m, out, Semantics::kRelaxed);
     const Where where = where_of(m);
     out.aux =
         static_cast<uint32_t>(op) | static_cast<uint32_t>(type) << 8 | static_cast<uint32_t>(where) << 16 | count << 24;

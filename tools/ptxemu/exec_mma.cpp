@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "checker.h"
 #include "definedness.h"
 #include "isa.h"
 #include "tensor_core.h"
@@ -28,6 +29,7 @@ bool exec_ldmatrix(Exec& x, const Insn& in, uint32_t mask) {
             const int lane = 8 * i + r;
             const uint32_t a = shared_address(x, lane, lane_address(x, in, 0, lane), "address");
             std::memcpy(cells[i][r], shared_at(x, lane, a, 16, 16), 16);
+            if (x.checker) [[unlikely]] x.checker->data_one(x, lane, a, 16, false);
         }
     }
     for (int i = 0; i < n; ++i) {
@@ -58,6 +60,7 @@ bool exec_stmatrix(Exec& x, const Insn& in, uint32_t mask) {
             const int lane = 8 * i + r;
             const uint32_t a = shared_address(x, lane, lane_address(x, in, 0, lane), "address");
             std::memcpy(shared_at(x, lane, a, 16, 16), cells[r], 16);
+            if (x.checker) [[unlikely]] x.checker->data_one(x, lane, a, 16, true);
         }
     }
     return true;
@@ -264,6 +267,8 @@ bool exec_wgmma(Exec& x, const Insn& in, uint32_t mask) {
         broken = decode_smem_descriptor(op.descriptor_a, false, &smem);
         if (!broken.empty()) illegal(-1, "descriptor of A: " + broken);
     }
+    if (x.checker) [[unlikely]]
+        x.checker->wgmma_issued(x, op, bits_of(static_cast<Format>(in.aux >> 12 & 15)) / 8);
     return true;
 }
 
@@ -328,8 +333,11 @@ bool exec_wgmma_wait(Exec& x, const Insn& in, uint32_t mask) {
     const uint32_t open = x.warp->wgmma_group[0];
     uint32_t below[kLanes];
     for (auto& b : below) b = open > in.imm ? open - static_cast<uint32_t>(in.imm) : 0;
-    if (async_done(*x.cta, x.warp->index, mask, AsyncKind::kWgmma, AsyncKind::kWgmma, below, false)) return true;
-    return block(x, mask, Wait::kAsync);
+    if (!async_done(*x.cta, x.warp->index, mask, AsyncKind::kWgmma, AsyncKind::kWgmma, below, false))
+        return block(x, mask, Wait::kAsync);
+    if (x.checker) [[unlikely]]
+        x.checker->groups_waited(x, mask, AsyncKind::kWgmma, AsyncKind::kWgmma, below, false);
+    return true;
 }
 
 // Rows [first, first + rows) of an operand, 32 bytes of K each.

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "checker.h"
 #include "definedness.h"
 #include "isa.h"
 #include "scheduler.h"
@@ -68,6 +69,7 @@ bool exec_alloc(Exec& x, const Insn& in, uint32_t mask) {
     const uint32_t address = static_cast<uint32_t>(column);
     std::memcpy(place, &address, 4);
     if (x.definedness) x.definedness->tmem_allocated(address, columns, dst - x.cta->shared_base);
+    if (x.checker) [[unlikely]] x.checker->data_one(x, first, dst, 4, true);
     return true;
 }
 // slot 0: address, 1: columns.
@@ -78,6 +80,7 @@ bool exec_dealloc(Exec& x, const Insn& in, uint32_t mask) {
     if (address >> 16 != 0) illegal(-1, "tcgen05.dealloc of address " + hex(address) + ": the lane is not 0");
     const std::string broken = tmem_of(x).release(static_cast<int>(address), static_cast<int>(columns));
     if (!broken.empty()) illegal(-1, broken);
+    if (x.checker) [[unlikely]] x.checker->deallocated(x, address, columns);
     ++x.cta->epoch;
     return true;
 }
@@ -132,6 +135,21 @@ Window window_of(Exec& x, uint32_t address, const Access& a, const char* what) {
     const uint32_t columns = static_cast<uint32_t>(last + 1) * (a.packed ? 2 : 1);
     check_columns(x, -1, column, columns, what);
     return {static_cast<int>(x.warp->index % 4) * 32 + within, column};
+}
+
+void tell_access(Exec& x, const Access& a, uint32_t address, bool load) {
+    const Window w = window_of(x, address, a, load ? "tcgen05.ld" : "tcgen05.st");
+    const uint32_t lanes = a.shape == TmemShape::k32x32b ? kFullMask : 0xffffu << (w.lane & 31);
+    const uint32_t width = a.packed ? 2 : 1, n = static_cast<uint32_t>(a.num) * width;
+    std::vector<std::pair<uint32_t, uint32_t>> columns;
+    switch (a.shape) {
+        case TmemShape::k32x32b: columns = {{w.column, n}}; break;
+        case TmemShape::k16x64b: columns = {{w.column, 2 * n}}; break;
+        case TmemShape::k16x128b: columns = {{w.column, 4 * n}}; break;
+        case TmemShape::k16x256b: columns = {{w.column, 8 * n}}; break;
+        case TmemShape::k16x32bx2: columns = {{w.column, n}, {w.column + a.split * width, n}}; break;
+    }
+    x.checker->tmem_issued(x, load, lanes, columns);
 }
 
 void load_cells(Exec& x, const Access& a, uint32_t address, const uint32_t* slots, uint32_t mask) {
@@ -192,6 +210,7 @@ bool exec_tmem_load(Exec& x, const Insn& in, uint32_t mask) {
     if (!converge(x, mask)) return false;
     const uint32_t address = uniform(x, in.slot[0], mask, "the address") + static_cast<uint32_t>(in.imm);
     const Access a = decode_shape(in.aux, in.slot[1]);
+    if (x.checker) [[unlikely]] tell_access(x, a, address, true);
     if (!x.cta->adversarial) {
         load_cells(x, a, address, x.lists + in.list, mask);
         return true;
@@ -217,6 +236,7 @@ bool exec_tmem_store(Exec& x, const Insn& in, uint32_t mask) {
         std::memcpy(values.data() + (in.list_count + i) * kLanes, x.definedness->at<uint32_t>(x, slot), kLanes * 4);
     }
     window_of(x, address, a, "tcgen05.st");
+    if (x.checker) [[unlikely]] tell_access(x, a, address, false);
     if (!x.cta->adversarial) {
         store_cells(x, a, address, values.data(), mask);
         return true;
@@ -263,6 +283,12 @@ void encode_tmem_access(Decoder& d, const Match& m, const Instruction& ir, Insn&
 bool exec_tmem_wait(Exec& x, const Insn& in, uint32_t mask) {
     if (!converge(x, mask)) return false;
     if (x.cta->adversarial) finish_tmem_accesses(x, in.aux ? AsyncKind::kTmemStore : AsyncKind::kTmemLoad);
+    if (x.checker) [[unlikely]] x.checker->tmem_waited(x, in.aux == 0);
+    return true;
+}
+
+bool exec_tmem_fence(Exec& x, const Insn& in, uint32_t mask) {
+    if (x.checker) [[unlikely]] x.checker->fence(x, mask, static_cast<FenceKind>(in.aux));
     return true;
 }
 
@@ -305,6 +331,7 @@ bool exec_tensor_mma(Exec& x, const Insn& in, uint32_t mask) {
         op.scale_d = in.aux >> 16;
         const uint32_t at = in.list + (a_in_tmem ? 8 : 4);
         for (uint32_t i = 0; i < in.list_count; ++i) op.disable[i] = x.at<uint32_t>(x.lists[at + i])[lane];
+        if (x.checker) [[unlikely]] x.checker->mma_issued(x, op);
     }
     return true;
 }
@@ -346,7 +373,9 @@ bool exec_commit(Exec& x, const Insn& in, uint32_t mask) {
         if (!(mask >> lane & 1)) continue;
         const uint32_t barrier = shared_address(x, lane, lane_address(x, in, 0, lane), "mbarrier address");
         mbarrier_at(x, lane, barrier);
-        queue_tensor(x, AsyncKind::kCommit, lane).mbarrier = barrier;
+        AsyncOp& op = queue_tensor(x, AsyncKind::kCommit, lane);
+        op.mbarrier = barrier;
+        if (x.checker) [[unlikely]] x.checker->commit_issued(x, op);
     }
     return true;
 }
@@ -509,8 +538,11 @@ const Row kRows[] = {
     {"tcgen05.commit." LIDX_GROUP ".mbarrier::arrive::one.[shared::cluster].[multicast::cluster].b64", "*", exec_commit,
      "100f", encode_commit},
     // tcgen05.fence::before_thread_sync;  tcgen05.fence::after_thread_sync  (9.7.16.11)
-    {"tcgen05.(fence::before_thread_sync|fence::after_thread_sync)", "-",
-     [](Exec&, const Insn&, uint32_t) { return true; }, "100f"},
+    {"tcgen05.(fence::before_thread_sync|fence::after_thread_sync)", "-", exec_tmem_fence, "100f",
+     [](Decoder&, const Match& m, const Instruction&, Insn& out) {
+         out.aux = static_cast<uint32_t>(m.has("fence::before_thread_sync") ? FenceKind::kTmemBefore
+                                                                            : FenceKind::kTmemAfter);
+     }},
 };
 
 }   // namespace
@@ -521,7 +553,7 @@ void complete_tensor(Exec& x, AsyncOp& op) {
             multiply(x, op);
             if (x.definedness) x.definedness->multiplied(x, op);
             break;
-        case AsyncKind::kCommit: mbarrier_arrive_at(x, op.lane, op.mbarrier); break;
+        case AsyncKind::kCommit: mbarrier_arrive_at(x, op, op.mbarrier); break;
         case AsyncKind::kTmemLoad:
             load_cells(x, decode_shape(op.instr_descriptor, op.bytes), op.tmem, op.payload.data(), op.mask);
             break;

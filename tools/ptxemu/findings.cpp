@@ -54,6 +54,14 @@ bool FindingLog::add(Finding finding) {
     return true;
 }
 
+bool FindingLog::again(const std::string& code, uint32_t pc, uint32_t other) {
+    const std::lock_guard lock(mutex_);
+    const auto at = index_.find({code, pc, other});
+    if (at == index_.end()) return false;
+    ++findings_[at->second].count;
+    return true;
+}
+
 std::vector<Finding> FindingLog::take() {
     const std::lock_guard lock(mutex_);
     index_.clear();

@@ -49,6 +49,8 @@ class FindingLog {
 
     // False: full of errors, stop the launch.
     bool add(Finding finding);
+    // Counts one more of what is there already; false if it is not.
+    bool again(const std::string& code, uint32_t pc, uint32_t other);
     std::vector<Finding> take();   // in the order of their first occurrence
 
   private:

@@ -51,11 +51,11 @@ Record Checker::record_of(const Exec& x, uint32_t warp, uint32_t lanes) const {
 
 bool Checker::thread_known(const std::vector<uint32_t>& clock, uint32_t warp, uint32_t lanes, uint32_t time,
                            uint32_t which) const {
-    if (Clock::at(clock, warp * kPerThread + which) >= time) return true;
+    if (VectorClock::at(clock, warp * kPerThread + which) >= time) return true;
     bool known = lanes != 0;
     each_lane(lanes, [&](uint32_t lane) {
         const uint32_t agent = lane_agents_[warp * kLanes + lane];
-        if (agent == 0 || Clock::at(clock, agent + which) < time) known = false;
+        if (agent == 0 || VectorClock::at(clock, agent + which) < time) known = false;
     });
     return known;
 }
@@ -63,9 +63,9 @@ bool Checker::thread_known(const std::vector<uint32_t>& clock, uint32_t warp, ui
 // Whether r, of another cluster, was handed to this one through global memory.
 bool Checker::foreign_known(const Record& r, uint32_t overlap, const Group& group) const {
     for (const Import& i : imports_) {
-        if (i.unit != r.unit || Clock::at(group.clock.loose, i.index) < i.clock) continue;
+        if (i.unit != r.unit || VectorClock::at(group.clock.loose, i.index) < i.clock) continue;
         // The other cluster's lanes have agents that are not known here; a lane that released alone counts as its warp.
-        if (Clock::at(i.known->loose, r.agent) >= r.clock) return true;
+        if (VectorClock::at(i.known->loose, r.agent) >= r.clock) return true;
         if (r.kind != AgentKind::kThread) continue;
         (void)overlap;
         for (size_t n = warps_.size() * kPerThread; n < i.known->loose.size(); ++n)
@@ -94,19 +94,19 @@ Checker::Order Checker::order(const Record& r, const Record& a, uint32_t overlap
     if (tmem) {
         const uint32_t t = r.agent;
         if (r.kind == AgentKind::kMma && a.kind == AgentKind::kMma && r.tag == a.tag &&
-            (r.agent == a.agent || Clock::at(group.tmem, t + kTmemIssued) >= r.clock)) {
+            (r.agent == a.agent || VectorClock::at(group.tmem, t + kTmemIssued) >= r.clock)) {
             return Order::kOrdered;   // pipelined: same accumulator and shape
         }
-        if (Clock::at(group.tmem, t) >= r.clock) return Order::kOrdered;
-        if (Clock::at(loose, t + kTmemFenced) >= r.clock) return Order::kNoAfter;
-        if (Clock::at(loose, t + kTmemDone) >= r.clock) return Order::kNoBefore;
+        if (VectorClock::at(group.tmem, t) >= r.clock) return Order::kOrdered;
+        if (VectorClock::at(loose, t + kTmemFenced) >= r.clock) return Order::kNoAfter;
+        if (VectorClock::at(loose, t + kTmemDone) >= r.clock) return Order::kNoBefore;
         const bool issued = r.warp == a.warp || thread_known(loose, r.warp, r.lanes, r.issue, kRaw);
         return issued ? Order::kNotWaited : Order::kRace;
     }
     if (r.kind != AgentKind::kThread) {
         if (r.agent == a.agent && r.kind == a.kind && r.kind != AgentKind::kTmaLoad) return Order::kOrdered;
-        if (Clock::at(strict, r.agent) >= r.clock) return Order::kOrdered;
-        if (Clock::at(loose, r.agent) >= r.clock) return Order::kLoose;
+        if (VectorClock::at(strict, r.agent) >= r.clock) return Order::kOrdered;
+        if (VectorClock::at(loose, r.agent) >= r.clock) return Order::kLoose;
         const bool issued = (r.warp == a.warp && (r.lanes & a.lanes) != 0 && r.issue < a.issue) ||
                             thread_known(loose, r.warp, r.lanes, r.issue, kRaw);
         return issued ? Order::kNotWaited : Order::kRace;
@@ -363,7 +363,7 @@ void Checker::copy_issued(Exec& x, AsyncOp& op) {
         }
     }
     if (op.mbarrier != 0) {
-        auto issuer = std::make_shared<Clock>();
+        auto issuer = std::make_shared<VectorClock>();
         issuer->loose = g.clock.loose;
         own(*issuer, warp, 1u << op.lane, kRaw);
         op.agent.issuer = issuer;
@@ -371,24 +371,24 @@ void Checker::copy_issued(Exec& x, AsyncOp& op) {
     ++warps_[warp].time;
 }
 
-AsyncAgent Checker::small_copy_issued(Exec& x, uint32_t mask, const uint32_t* to, const uint64_t* from, uint32_t bytes,
-                                      const uint32_t* source_bytes) {
+void Checker::small_copy_issued(Exec& x, uint32_t mask, const uint32_t* to, const uint64_t* from, uint32_t bytes,
+                                const uint32_t* source_bytes) {
     const uint32_t warp = warp_of(x);
     WarpState& w = warps_[warp];
     if (w.outstanding.size() > 64) {
         std::erase_if(w.outstanding, [&](const Outstanding& o) {
             bool known = true;
-            for (const Group& g : w.groups) known = known && Clock::at(g.clock.strict, o.index) >= o.clock;
+            for (const Group& g : w.groups) known = known && VectorClock::at(g.clock.strict, o.index) >= o.clock;
             return known && o.kind == AsyncKind::kCopy;
         });
     }
     Record a = record_of(x, warp, mask);
-    AsyncAgent agent;
-    agent.index = chain_for(w.groups[0], &agent.clock);
+    uint32_t clock;
+    const uint32_t index = chain_for(w.groups[0], &clock);
     for (const Group& g : w.groups) {
         each_lane(g.lanes & mask, [&](uint32_t lane) {
-            a.agent = static_cast<uint16_t>(agent.index);
-            a.clock = agent.clock;
+            a.agent = static_cast<uint16_t>(index);
+            a.clock = clock;
             a.kind = AgentKind::kCopy;
             a.lanes = 1u << lane;
             a.flags = 0;
@@ -400,15 +400,14 @@ AsyncAgent Checker::small_copy_issued(Exec& x, uint32_t mask, const uint32_t* to
     for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
         const uint32_t lane = static_cast<uint32_t>(std::countr_zero(lanes));
         const uint32_t group = x.warp->copy_group[lane];
-        if (!w.outstanding.empty() && w.outstanding.back().index == agent.index &&
-            w.outstanding.back().clock == agent.clock && w.outstanding.back().group == group) {
+        if (!w.outstanding.empty() && w.outstanding.back().index == index &&
+            w.outstanding.back().clock == clock && w.outstanding.back().group == group) {
             w.outstanding.back().lanes |= 1u << lane;
         } else {
-            w.outstanding.push_back({AsyncKind::kCopy, 1u << lane, group, agent.index, agent.clock, false});
+            w.outstanding.push_back({AsyncKind::kCopy, 1u << lane, group, index, clock, false});
         }
     }
     ++w.time;
-    return agent;
 }
 
 // ---- Tensor Memory and matrix operands ----
@@ -430,8 +429,8 @@ void Checker::tmem_issued(Exec& x, bool load, uint32_t lanes,
     WarpState& w = warps_[warp];
     uint32_t& agent = load ? w.load : w.store;
     if (agent == 0) agent = tmem_agent();
-    const uint32_t count = Clock::at(counts_, agent) + 1;
-    Clock::raise(counts_, agent, count);
+    const uint32_t count = VectorClock::at(counts_, agent) + 1;
+    VectorClock::raise(counts_, agent, count);
     Record a = record_of(x, warp, w.live);
     a.agent = static_cast<uint16_t>(agent);
     a.clock = count;
@@ -443,8 +442,8 @@ void Checker::tmem_issued(Exec& x, bool load, uint32_t lanes,
 }
 
 // 32 bytes of K of `rows` rows, in pieces of 16 bytes.
-void Checker::operands(AsyncOp&, uint64_t descriptor, int rows, bool mn_major, int element_bytes, bool sm100,
-                       int first, const Record& a, const Group& group, uint32_t base) {
+void Checker::operand(uint64_t descriptor, int first_row, int rows, bool mn_major, int element_bytes, bool sm100,
+                      const Record& a, const Group& group, uint32_t base) {
     SmemDescriptor d;
     if (!decode_smem_descriptor(descriptor, sm100, &d).empty()) return;
     const auto piece = [&](uint32_t address) {
@@ -453,7 +452,7 @@ void Checker::operands(AsyncOp&, uint64_t descriptor, int rows, bool mn_major, i
         touch_shared(base | address, r, group);
     };
     if (!mn_major) {
-        for (int row = first; row < first + rows; ++row) {
+        for (int row = first_row; row < first_row + rows; ++row) {
             const uint32_t low = smem_operand_address(d, row, 0), high = smem_operand_address(d, row, 16);
             if (low / kCellBytes == high / kCellBytes) {
                 Record r = a;
@@ -468,7 +467,7 @@ void Checker::operands(AsyncOp&, uint64_t descriptor, int rows, bool mn_major, i
     }
     const int step = 16 / element_bytes;
     for (int k = 0; k < 32 / element_bytes; ++k)
-        for (int row = first; row < first + rows; row += step) piece(mn_major_address(d, element_bytes, row, k));
+        for (int row = first_row; row < first_row + rows; row += step) piece(mn_major_address(d, element_bytes, row, k));
 }
 
 void Checker::mma_issued(Exec& x, AsyncOp& op) {
@@ -492,9 +491,9 @@ void Checker::mma_issued(Exec& x, AsyncOp& op) {
         a.tag = 0;
         for (uint32_t q = 0; q < 4; ++q) tmem_range(*x.cta, q, quarter_lanes(desc.m), op.tmem_a & 0xffff, 8, a, g);
     } else {
-        operands(op, op.descriptor_a, desc.m, desc.transpose_a, bytes, true, 0, a, g, x.cta->shared_base);
+        operand(op.descriptor_a, 0, desc.m, desc.transpose_a, bytes, true, a, g, x.cta->shared_base);
     }
-    operands(op, op.descriptor_b, desc.n, desc.transpose_b, bytes, true, 0, a, g, x.cta->shared_base);
+    operand(op.descriptor_b, 0, desc.n, desc.transpose_b, bytes, true, a, g, x.cta->shared_base);
     a.tag = static_cast<uint16_t>((column << 5 ^ static_cast<uint32_t>(desc.n) << 1 ^ static_cast<uint32_t>(desc.m)) |
                                   0x8000u);
     a.flags = Record::kWrite;
@@ -503,26 +502,28 @@ void Checker::mma_issued(Exec& x, AsyncOp& op) {
         lanes &= ~op.disable[q];
         if (lanes != 0) tmem_range(*x.cta, q, lanes, column, static_cast<uint32_t>(desc.n), a, g);
     }
-    Clock::raise(g.tmem, agent + kTmemIssued, count);
+    VectorClock::raise(g.tmem, agent + kTmemIssued, count);
     ++warps_[warp].time;
 }
 
-void Checker::wgmma_issued(Exec& x, AsyncOp& op,
-                           const std::function<void(const std::function<void(uint32_t)>&)>& chunks) {
+void Checker::wgmma_issued(Exec& x, const AsyncOp& op, int element_bytes) {
     const uint32_t warp = warp_of(x);
     WarpState& w = warps_[warp];
     if (w.wgmma == 0) w.wgmma = next_index_++;
-    const uint32_t count = Clock::at(counts_, w.wgmma) + 1;
-    Clock::raise(counts_, w.wgmma, count);
+    const uint32_t count = VectorClock::at(counts_, w.wgmma) + 1;
+    VectorClock::raise(counts_, w.wgmma, count);
     Record a = record_of(x, warp, w.live);
     a.agent = static_cast<uint16_t>(w.wgmma);
     a.clock = count;
     a.kind = AgentKind::kWgmma;
     a.flags = Record::kAsync;
-    chunks([&](uint32_t address) {
-        a.parts = parts_of(address % kCellBytes & ~15u, 16);
-        touch_shared(x.cta->shared_base | address, a, w.groups[0]);
-    });
+    const int n = static_cast<int>(op.instr_descriptor & 0xfff);
+    const bool registers = op.instr_descriptor >> 24 & 1;
+    if (!registers) {   // a warp multiplies sixteen rows of A
+        operand(op.descriptor_a, static_cast<int>(x.warp->index % 4) * 16, 16, op.source_bytes & 4, element_bytes,
+                false, a, w.groups[0], x.cta->shared_base);
+    }
+    operand(op.descriptor_b, 0, n, op.source_bytes & 8, element_bytes, false, a, w.groups[0], x.cta->shared_base);
     auto& o = w.outstanding;
     if (!o.empty() && o.back().kind == AsyncKind::kWgmma && o.back().group == op.group) o.back().clock = count;
     else o.push_back({AsyncKind::kWgmma, w.live, op.group, w.wgmma, count, false});
@@ -535,13 +536,13 @@ void Checker::deallocated(Exec& x, uint32_t column, uint32_t columns) {
     const uint32_t warp = warp_of(x);
     Record a = record_of(x, warp, warps_[warp].live);
     a.flags = Record::kWrite;
-    const Clock& clock = warps_[warp].groups[0].clock;
+    const VectorClock& clock = warps_[warp].groups[0].clock;
     for (uint32_t q = 0; q < 4; ++q) {
         for (uint32_t c = column; c < column + columns; ++c) {
             uint32_t& head = heads[q * Tmem::kColumns + c];
             while (head != 0) {
                 const Record r = pool_[head];
-                if (Clock::at(clock.loose, static_cast<uint32_t>(r.agent) + kTmemDone) < r.clock) {
+                if (VectorClock::at(clock.loose, static_cast<uint32_t>(r.agent) + kTmemDone) < r.clock) {
                     const bool issued =
                         r.warp == warp || thread_known(clock.loose, r.warp, r.lanes, r.issue, kRaw);
                     conflict(r, a, issued ? Order::kNotWaited : Order::kRace, MemorySpace::kShared,

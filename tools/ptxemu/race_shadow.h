@@ -17,7 +17,7 @@
 
 namespace ptxemu {
 
-struct Clock {
+struct VectorClock {
     std::vector<uint32_t> strict, loose;
 
     static uint32_t at(const std::vector<uint32_t>& v, uint32_t index) { return index < v.size() ? v[index] : 0; }
@@ -33,7 +33,7 @@ struct Clock {
         raise(strict, index, time);
         raise(loose, index, time);
     }
-    void join(const Clock& other) {
+    void join(const VectorClock& other) {
         join(strict, other.strict);
         join(loose, other.loose);
     }
@@ -125,7 +125,7 @@ class GlobalShadow {
     Shard& shard(uint64_t cell) { return shards_[(cell ^ cell >> 6) % kShards]; }
 
     // What releases at an address hand over: the releasing cluster and its clock, and what it had been handed itself.
-    using Handed = std::vector<std::pair<uint32_t, std::shared_ptr<const Clock>>>;
+    using Handed = std::vector<std::pair<uint32_t, std::shared_ptr<const VectorClock>>>;
     std::mutex handed_mutex;
     std::unordered_map<uint64_t, Handed> handed;
 

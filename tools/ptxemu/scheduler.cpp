@@ -185,7 +185,10 @@ static void absorb(Exec& x, Wait wait) {
 }
 
 bool converge(Exec& x, uint32_t mask) {
-    if (mask == x.warp->live) return true;
+    if (mask == x.warp->live) {
+        if (x.checker) [[unlikely]] x.checker->converged(x, mask);
+        return true;
+    }
     if (mask != x.frag().mask) {
         fault(RunStatus::kIllegalInstruction, -1,
               "an .aligned instruction is executed by only part of the warp: its predicate differs between lanes");
@@ -205,7 +208,10 @@ bool converge(Exec& x, uint32_t mask) {
 
 bool gather_members(Exec& x, uint32_t* mask, uint32_t members) {
     const uint32_t want = members & x.warp->live;
-    if ((*mask & want) == want) return true;
+    if ((*mask & want) == want) {
+        if (x.checker) [[unlikely]] x.checker->converged(x, want);
+        return true;
+    }
     if (*mask != x.frag().mask) return block(x, *mask, Wait::kMembers);
     const uint32_t before = x.frag().mask;
     absorb(x, Wait::kMembers);
@@ -229,6 +235,7 @@ bool warp_barrier(Exec& x, uint32_t mask, uint32_t members) {
     for (const auto& f : x.warp->fragments)
         if (f.wait == Wait::kWarpBarrier && f.wait_id == members) have |= f.mask;
     if ((have & want) == want) {
+        if (x.checker) [[unlikely]] x.checker->warp_sync(*x.cta, x.warp->index, have & want);
         for (auto& f : x.warp->fragments) {
             if (f.wait != Wait::kWarpBarrier || f.wait_id != members) continue;
             f.wait = Wait::kNone;
@@ -267,6 +274,7 @@ bool exit_lanes(Exec& x, uint32_t mask) {
             if (h.wait == Wait::kWarpBarrier && h.wait_id == g.wait_id) have |= h.mask;
         if ((have & g.wait_id & warp.live) != (g.wait_id & warp.live)) continue;
         const uint32_t id = g.wait_id;
+        if (x.checker) [[unlikely]] x.checker->warp_sync(cta, warp.index, have & id);
         for (auto& h : warp.fragments) {
             if (h.wait != Wait::kWarpBarrier || h.wait_id != id) continue;
             h.wait = Wait::kNone;
@@ -306,6 +314,7 @@ bool barrier_arrive(Exec& x, uint32_t mask, uint32_t id, uint32_t threads, bool 
               "barrier " + std::to_string(id) + ": " + std::to_string(b.arrived) + " threads arrive, " +
                   std::to_string(threads) + " are expected");
     }
+    if (x.checker) [[unlikely]] x.checker->barrier_arrive(x, mask, id);
     if (wait) {
         x.frag().wait_id = id;
         block(x, mask, Wait::kBarrier);
@@ -320,6 +329,7 @@ void cluster_barrier_check(Cluster& cluster) {
     if (cluster.arrived == 0 || cluster.arrived < cluster.live_threads) return;
     cluster.arrived = 0;
     ++cluster.generation;
+    if (cluster.checker) [[unlikely]] cluster.checker->cluster_next();
     for (auto& cta : cluster.ctas) ++cta->epoch;
 }
 
@@ -334,6 +344,8 @@ void barrier_check(Cta& cta) {
         for (auto& warp : cta.warps) {
             for (auto& f : warp.fragments) {
                 if (f.wait != Wait::kBarrier || f.wait_id != id) continue;
+                if (cta.cluster->checker) [[unlikely]]
+                    cta.cluster->checker->barrier_done(cta, warp.index, f.mask, id);
                 const Insn& in = cta.program->code[f.pc];
                 if (in.list_count != 0) {   // bar.red: [0] operation (0 popc, 1 and, 2 or), [1] destination
                     const uint32_t* list = cta.program->lists.data() + in.list;
@@ -351,6 +363,7 @@ void barrier_check(Cta& cta) {
                 ++f.pc;
             }
         }
+        if (cta.cluster->checker) [[unlikely]] cta.cluster->checker->barrier_next(cta, id);
     }
 }
 
@@ -425,6 +438,7 @@ void Worker::start_cluster(uint64_t linear) {
         cta.linear = cta.id.x + static_cast<uint64_t>(grid.x) * (cta.id.y + static_cast<uint64_t>(grid.y) * cta.id.z);
         start_cta(cta);
     }
+    if (checker) checker->start(cluster);
 }
 
 void Worker::start_cta(Cta& cta) {
@@ -941,10 +955,11 @@ Turn Worker::run_cluster() {
     }
 }
 
-void report(Exec& x, Finding finding) {
-    finding.kernel = x.program->name;
-    if (!x.worker->findings->add(std::move(finding))) fault(RunStatus::kFindings, -1, "too many findings");
+void Worker::report_finding(Finding finding) {
+    finding.kernel = program->name;
+    if (!findings->add(std::move(finding))) fault(RunStatus::kFindings, -1, "too many findings");
 }
+void report(Exec& x, Finding finding) { x.worker->report_finding(std::move(finding)); }
 
 void warn(Exec& x, const char* code, const std::string& what) {
     Finding f;

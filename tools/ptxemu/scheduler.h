@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "checker.h"
 #include "residency.h"
 
 namespace ptxemu {
@@ -46,6 +47,13 @@ struct Worker {
     Finding fault_finding(const Fault& fault) const;
     // The instruction at pc as one side of a finding; role and CTA are the caller's.
     Party party_at(uint32_t pc) const;
+    // Takes the kernel's name into it. Ends the launch when there are too many.
+    void report_finding(Finding finding);
+    // True, and counted, if there is one like it already.
+    bool seen_finding(const std::string& code, uint32_t pc, uint32_t other) {
+        return findings->again(code, pc, other);
+    }
+    std::unique_ptr<Checker> checker;   // null unless DeviceConfig::check
 
   private:
     Residency::Choice choice;     // whose turn it is; stays when it faults

@@ -243,4 +243,21 @@ std::string tma_store(const TensorMapArgs& map, const int32_t* coords, const uin
     });
 }
 
+void tma_footprint(const TensorMapArgs& map, const int32_t* coords, uint32_t shared_address,
+                   const std::function<void(uint32_t, uint32_t)>& shared,
+                   const std::function<void(uint64_t, uint64_t)>& global) {
+    const uint32_t element_bytes = static_cast<uint32_t>(tensor_data_type_bytes(map.data_type));
+    const uint32_t row_bytes = map.box[0] * element_bytes;
+    const bool packed = row_bytes == shared_pitch(map);   // then a swizzle moves nothing out of the whole box
+    if (packed) shared(shared_address, static_cast<uint32_t>(rows_of_box(map)) * row_bytes);
+    walk_rows(map, coords, shared_address, [&](const Row& row) -> std::string {
+        if (!packed) {
+            for (uint32_t at = 0; at < row_bytes; at += kChunkBytes)
+                shared(tma_swizzle_address(map.swizzle, row.shared_address + at) & ~(kChunkBytes - 1), kChunkBytes);
+        }
+        if (row.inside && row.last > row.first) global(row.address, uint64_t{row.last - row.first} * element_bytes);
+        return {};
+    });
+}
+
 }  // namespace ptxemu

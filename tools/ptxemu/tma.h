@@ -31,4 +31,9 @@ std::string tma_load(const TensorMapArgs& map, const int32_t* coords, uint8_t* s
 std::string tma_store(const TensorMapArgs& map, const int32_t* coords, const uint8_t* shared, uint32_t shared_bytes,
                       uint32_t src, const TmaAccess& access);
 
+// What a load (or store) of this box touches: ranges of shared memory and of global memory.
+void tma_footprint(const TensorMapArgs& map, const int32_t* coords, uint32_t shared_address,
+                   const std::function<void(uint32_t address, uint32_t length)>& shared,
+                   const std::function<void(uint64_t address, uint64_t length)>& global);
+
 }  // namespace ptxemu

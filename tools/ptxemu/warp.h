@@ -113,6 +113,13 @@ enum class AsyncKind : uint8_t {
     kWgmma
 };
 
+// What an asynchronous operation is to the checker: where its completion stands in clocks, or what it hands over.
+struct VectorClock;
+struct AsyncAgent {
+    uint32_t index = 0, clock = 0;
+    std::shared_ptr<const VectorClock> hands_over, issuer;   // issuer: what the thread knew that issued it
+};
+
 struct AsyncOp {
     AsyncKind kind = AsyncKind::kCopy;
     uint64_t due = 0;   // Cluster::time; not before
@@ -135,6 +142,7 @@ struct AsyncOp {
     uint32_t scale_d = 0;
     std::array<uint32_t, 8> disable{};
     std::vector<uint32_t> payload;   // registers captured at issue, or destination slots
+    AsyncAgent agent;
 };
 
 struct NamedBarrier {
@@ -148,6 +156,7 @@ struct NamedBarrier {
 struct Worker;
 struct Cluster;
 class Definedness;
+class Checker;
 
 struct Cta {
     Cluster* cluster = nullptr;
@@ -192,6 +201,7 @@ struct Cluster {
     uint32_t hopeless = 0;      // rounds of forced try_waits without any event
     uint32_t current_warp = 0;   // counted through the CTAs
     bool sliced = false;         // Residency: its last turn ended though it could go on
+    Checker* checker = nullptr;
 
     uint64_t events() const {
         uint64_t n = 0;
@@ -221,6 +231,7 @@ struct Exec {
     const DeviceConfig* device = nullptr;
     Worker* worker = nullptr;
     Definedness* definedness = nullptr;   // of the CTA; null without DeviceConfig::check
+    Checker* checker = nullptr;   // PTXEMU_CHECK; null: handlers check what must not happen, and nothing else
     uint64_t tma_bytes_loaded = 0, mma_operations = 0;
 
     template <class T>
@@ -297,8 +308,9 @@ uint64_t* mbarrier_at(Exec& x, int lane, uint64_t address);
 uint64_t lane_address(const Exec& x, const Insn& in, int i, int lane);
 // The same for instructions with several addresses: Decoder::list_memory's entry at lists[at].
 uint64_t listed_address(const Exec& x, uint32_t at, int lane);
-// Arrives on / completes bytes of the mbarrier at a shared address; faults on misuse, wakes waiters.
-void mbarrier_arrive_at(Exec& x, int lane, uint32_t address);
-void mbarrier_complete_at(Exec& x, int lane, uint32_t address, uint32_t bytes);
+// The signal of an asynchronous operation: arrives on / completes bytes of the mbarrier at a shared address; faults on
+// misuse, wakes waiters.
+void mbarrier_arrive_at(Exec& x, const AsyncOp& op, uint32_t address);
+void mbarrier_complete_at(Exec& x, const AsyncOp& op, uint32_t address, uint32_t bytes);
 
 }   // namespace ptxemu
