@@ -23,8 +23,9 @@ void each_lane(uint32_t mask, F f) {
 
 // ---- agents and groups of lanes ----
 
-void Checker::start(Cluster& cluster) {
+void Checker::start(Cluster& cluster, GlobalShadow& global) {
     cluster_ = &cluster;
+    global_ = &global;
     const Cta& first = *cluster.ctas[0];
     warps_per_cta_ = static_cast<uint32_t>(first.warps.size());
     unit_ = static_cast<uint32_t>(cluster.linear);
@@ -303,13 +304,13 @@ void Checker::synchronise(Exec& x, uint32_t mask, const uint64_t* at, MemorySpac
         if (reads) {
             VectorClock seen;
             bool any = false;
-            const std::lock_guard lock(global_.handed_mutex);
+            const std::lock_guard lock(global_->handed_mutex);
             each_lane(g.lanes & mask, [&](uint32_t lane) {
                 const bool shared = space == MemorySpace::kShared || at[lane] >> kWindowShift == 1;
                 const uint64_t key = shared ? static_cast<uint64_t>(unit_) << 32 | (at[lane] & 0xffffffffu) | 1ull << 63
                                             : at[lane];
-                const auto found = global_.handed.find(key);
-                if (found == global_.handed.end()) return;
+                const auto found = global_->handed.find(key);
+                if (found == global_->handed.end()) return;
                 for (const auto& [unit, clock] : found->second) {
                     any = true;
                     if (unit == unit_) {
@@ -343,12 +344,12 @@ void Checker::synchronise(Exec& x, uint32_t mask, const uint64_t* at, MemorySpac
             for (const Import& i : imports_)
                 if (VectorClock::at(handed.loose, i.index) >= i.clock) all.emplace_back(i.unit, i.known);
             all.emplace_back(unit_, std::make_shared<const VectorClock>(std::move(handed)));
-            const std::lock_guard lock(global_.handed_mutex);
+            const std::lock_guard lock(global_->handed_mutex);
             each_lane(g.lanes & mask, [&](uint32_t lane) {
                 const bool shared = space == MemorySpace::kShared || at[lane] >> kWindowShift == 1;
                 const uint64_t key = shared ? static_cast<uint64_t>(unit_) << 32 | (at[lane] & 0xffffffffu) | 1ull << 63
                                             : at[lane];
-                auto& to = global_.handed[key];
+                auto& to = global_->handed[key];
                 if (!atomic) to.clear();   // a plain store ends the release sequence of others
                 for (const auto& [unit, clock] : all) {
                     bool placed = false;
@@ -450,7 +451,7 @@ void Checker::mbarrier_completed(uint32_t address) {
         f.what = "this wait may be overtaken: the mbarrier can complete its next phase before, and by its parity the "
                  "phase then looks as if it had not ended";
         f.would_order = "an arrival of this thread, direct or through another barrier, that the next phase waits for";
-        worker_.report_finding(std::move(f));
+        worker_->report_finding(std::move(f));
     }
     b.waiters.clear();
     b.completed.join(b.current);

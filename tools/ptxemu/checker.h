@@ -24,17 +24,16 @@ enum class Semantics : uint8_t { kWeak, kRelaxed, kAcquire, kRelease, kAcqRel };
 
 class Checker {
   public:
-    Checker(Worker& worker, GlobalShadow& global) : worker_(worker), global_(global) {}
-
-    void start(Cluster& cluster);
-    void finish(Cta& cta);   // the CTA has exited
+    void start(Cluster& cluster, GlobalShadow& global);
+    void attach(Worker& worker) { worker_ = &worker; }   // that runs the cluster now
 
     // ---- accesses of threads, generic proxy; addresses have been checked ----
 
     // One instruction, `bytes` a lane. same: lanes that store what is there already.
     void data(Exec& x, uint32_t mask, const uint64_t* at, uint32_t bytes, MemorySpace space, bool write,
               Semantics semantics, bool atomic, uint32_t same = 0);
-    void data_one(Exec& x, int lane, uint32_t shared_address, uint32_t bytes, bool write);
+    // One access of all these lanes together.
+    void data_of(Exec& x, uint32_t lanes, uint32_t shared_address, uint32_t bytes, bool write);
 
     // ---- what orders threads ----
 
@@ -81,7 +80,7 @@ class Checker {
     struct Group {   // lanes that know the same
         uint32_t lanes = 0;
         VectorClock clock;
-        std::vector<uint32_t> tmem;   // by agent: Tensor Memory accesses that later ones of this thread are ordered behind
+        std::vector<uint32_t> tmem;   // by agent: accesses of Tensor Memory that later ones of the thread come behind
         std::shared_ptr<VectorClock> released, observed;   // by a fence for strong writes; by strong reads for a fence
     };
     struct Outstanding {   // an operation that wait_group can wait for
@@ -110,7 +109,16 @@ class Checker {
         uint32_t index, clock, unit;
         std::shared_ptr<const VectorClock> known;
     };
-    enum class Order : uint8_t { kOrdered, kLoose, kReaderFence, kNoProxyFence, kNoBefore, kNoAfter, kNotWaited, kRace };
+    enum class Order : uint8_t {
+        kOrdered,
+        kLoose,
+        kReaderFence,
+        kNoProxyFence,
+        kNoBefore,
+        kNoAfter,
+        kNotWaited,
+        kRace
+    };
 
     struct Shared {
         std::vector<uint32_t> heads, tmem_heads;
@@ -158,8 +166,8 @@ class Checker {
     std::string role_of(const Record& r) const;
     Party party_of(const Record& r) const;
 
-    Worker& worker_;
-    GlobalShadow& global_;
+    Worker* worker_ = nullptr;
+    GlobalShadow* global_ = nullptr;
     Cluster* cluster_ = nullptr;
     uint32_t warps_per_cta_ = 1, unit_ = 0, next_index_ = 0;
     std::vector<WarpState> warps_;

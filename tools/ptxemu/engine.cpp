@@ -132,7 +132,7 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
         worker->findings = &findings;
         worker->residency = &residency;
         worker->rank_constants = &rank_constants;
-        if (device.check) worker->checker = std::make_unique<Checker>(*worker, shadow);
+        worker->shadow = &shadow;
         worker->max_instructions = device.max_instructions;
         worker->warp_counts.assign(program.code.size(), 0);
         worker->lane_counts.assign(program.code.size(), 0);

@@ -29,7 +29,7 @@ bool exec_ldmatrix(Exec& x, const Insn& in, uint32_t mask) {
             const int lane = 8 * i + r;
             const uint32_t a = shared_address(x, lane, lane_address(x, in, 0, lane), "address");
             std::memcpy(cells[i][r], shared_at(x, lane, a, 16, 16), 16);
-            if (x.checker) [[unlikely]] x.checker->data_one(x, lane, a, 16, false);
+            if (x.checker) [[unlikely]] x.checker->data_of(x, 1u << lane, a, 16, false);
         }
     }
     for (int i = 0; i < n; ++i) {
@@ -60,7 +60,7 @@ bool exec_stmatrix(Exec& x, const Insn& in, uint32_t mask) {
             const int lane = 8 * i + r;
             const uint32_t a = shared_address(x, lane, lane_address(x, in, 0, lane), "address");
             std::memcpy(shared_at(x, lane, a, 16, 16), cells[r], 16);
-            if (x.checker) [[unlikely]] x.checker->data_one(x, lane, a, 16, true);
+            if (x.checker) [[unlikely]] x.checker->data_of(x, 1u << lane, a, 16, true);
         }
     }
     return true;

@@ -69,7 +69,7 @@ bool exec_alloc(Exec& x, const Insn& in, uint32_t mask) {
     const uint32_t address = static_cast<uint32_t>(column);
     std::memcpy(place, &address, 4);
     if (x.definedness) x.definedness->tmem_allocated(address, columns, dst - x.cta->shared_base);
-    if (x.checker) [[unlikely]] x.checker->data_one(x, first, dst, 4, true);
+    if (x.checker) [[unlikely]] x.checker->data_of(x, mask, dst, 4, true);
     return true;
 }
 // slot 0: address, 1: columns.

@@ -83,6 +83,7 @@ Checker::Order Checker::order(const Record& r, const Record& a, uint32_t overlap
     const auto same_lanes = [&](uint32_t mine) {
         if (r.warp != a.warp) return false;
         if ((lanes & (lanes - 1)) == 0) return lanes == mine;
+        if (r.width == 0 && r.flags & Record::kWrite && (mine & ~lanes) == 0) return true;   // one write of all
         if (r.width != 0 && r.width == a.width && r.origin == a.origin) return true;
         bool same = r.width != 0 || a.width != 0;
         each_lane(overlap, [&](uint32_t part) {
@@ -207,7 +208,7 @@ void Checker::touch_shared(uint64_t address, Record& a, const Group& group) {
 }
 
 void Checker::touch_global(uint64_t cell, Record& a, const Group& group) {
-    GlobalShadow::Shard& shard = global_.shard(cell);
+    GlobalShadow::Shard& shard = global_->shard(cell);
     const std::lock_guard lock(shard.mutex);
     if (shard.full()) {
         const auto found = shard.heads.find(cell);
@@ -299,10 +300,11 @@ void Checker::data(Exec& x, uint32_t mask, const uint64_t* at, uint32_t bytes, M
     if (strong) synchronise(x, mask, at, space, write, semantics, atomic);
 }
 
-void Checker::data_one(Exec& x, int lane, uint32_t shared_address, uint32_t bytes, bool write) {
-    Record a = record_of(x, warp_of(x), 1u << lane);
+void Checker::data_of(Exec& x, uint32_t lanes, uint32_t shared_address, uint32_t bytes, bool write) {
+    Record a = record_of(x, warp_of(x), lanes);
     a.flags = write ? Record::kWrite : 0;
-    range(MemorySpace::kShared, shared_address, bytes, a, group_of(a.warp, static_cast<uint32_t>(lane)));
+    range(MemorySpace::kShared, shared_address, bytes, a,
+          group_of(a.warp, static_cast<uint32_t>(std::countr_zero(lanes))));
 }
 
 // ---- copies ----
@@ -467,7 +469,8 @@ void Checker::operand(uint64_t descriptor, int first_row, int rows, bool mn_majo
     }
     const int step = 16 / element_bytes;
     for (int k = 0; k < 32 / element_bytes; ++k)
-        for (int row = first_row; row < first_row + rows; row += step) piece(mn_major_address(d, element_bytes, row, k));
+        for (int row = first_row; row < first_row + rows; row += step)
+            piece(mn_major_address(d, element_bytes, row, k));
 }
 
 void Checker::mma_issued(Exec& x, AsyncOp& op) {
@@ -577,13 +580,13 @@ std::string Checker::role_of(const Record& r) const {
 }
 
 Party Checker::party_of(const Record& r) const {
-    Party p = worker_.party_at(r.pc);
+    Party p = worker_->party_at(r.pc);
     p.role = role_of(r);
     if (r.unit == unit_) {
         const Dim3& id = cluster_->ctas[r.warp / warps_per_cta_ % cluster_->ctas.size()]->id;
         p.cta[0] = id.x, p.cta[1] = id.y, p.cta[2] = id.z;
     } else {
-        const Dim3 &grid = worker_.launch->grid, &size = worker_.launch->cluster;
+        const Dim3 &grid = worker_->launch->grid, &size = worker_->launch->cluster;
         const uint32_t across = grid.x / size.x, down = grid.y / size.y;
         const uint32_t rank = r.warp / warps_per_cta_;
         p.cta[0] = r.unit % across * size.x + rank % size.x;
@@ -700,10 +703,10 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
     }
     f.address = tmem ? address : address + static_cast<uint32_t>(std::countr_zero(overlap));
     f.bytes = tmem ? 4 : static_cast<uint64_t>(std::popcount(overlap));
-    if (worker_.seen_finding(f.code, a.pc, r.pc)) return;
+    if (worker_->seen_finding(f.code, a.pc, r.pc)) return;
     f.party = party_of(a);
     f.other = party_of(r);
-    worker_.report_finding(std::move(f));
+    worker_->report_finding(std::move(f));
 }
 
 }   // namespace ptxemu

@@ -407,6 +407,8 @@ void Worker::set_up_exec(Cta& cta, Warp& warp) {
     exec.cta = &cta;
     exec.warp = &warp;
     exec.definedness = cta.definedness.get();
+    exec.checker = cta.cluster->checker.get();
+    if (exec.checker) exec.checker->attach(*this);
 }
 
 void Worker::start_cluster(uint64_t linear) {
@@ -438,7 +440,10 @@ void Worker::start_cluster(uint64_t linear) {
         cta.linear = cta.id.x + static_cast<uint64_t>(grid.x) * (cta.id.y + static_cast<uint64_t>(grid.y) * cta.id.z);
         start_cta(cta);
     }
-    if (checker) checker->start(cluster);
+    if (!device->check) return;
+    if (!cluster.checker) cluster.checker = std::make_shared<Checker>();
+    cluster.checker->attach(*this);
+    cluster.checker->start(cluster, *shadow);
 }
 
 void Worker::start_cta(Cta& cta) {

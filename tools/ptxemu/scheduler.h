@@ -22,6 +22,7 @@ struct Worker {
     uint64_t max_instructions = 0;                    // per CTA, of a cluster together
     const std::atomic<bool>* stop = nullptr;
     FindingLog* findings = nullptr;
+    GlobalShadow* shadow = nullptr;   // under DeviceConfig::check
     Residency* residency = nullptr;
     const std::vector<std::vector<uint8_t>>* rank_constants = nullptr;   // of ranks from 1 on; empty: the program's
     uint64_t ended_clusters = 0;
@@ -53,7 +54,6 @@ struct Worker {
     bool seen_finding(const std::string& code, uint32_t pc, uint32_t other) {
         return findings->again(code, pc, other);
     }
-    std::unique_ptr<Checker> checker;   // null unless DeviceConfig::check
 
   private:
     Residency::Choice choice;     // whose turn it is; stays when it faults

@@ -201,7 +201,7 @@ struct Cluster {
     uint32_t hopeless = 0;      // rounds of forced try_waits without any event
     uint32_t current_warp = 0;   // counted through the CTAs
     bool sliced = false;         // Residency: its last turn ended though it could go on
-    Checker* checker = nullptr;
+    std::shared_ptr<Checker> checker;   // null unless DeviceConfig::check
 
     uint64_t events() const {
         uint64_t n = 0;
