@@ -412,8 +412,8 @@ Outcome run_case(const Machine& machine, const Inputs& in, const std::string& st
     GuardedBuffer table(machine, "block_table", in.block_table.data(), in.block_table.size() * 4, 4, tight);
     GuardedBuffer scale_table(machine, "scale_block_table", in.scale_table.data(), in.scale_table.size() * 4, 4,
                               tight);
-    GuardedBuffer lens(machine, window ? "row_begin" : "context_lens", lens_bytes.data(), lens_bytes.size(), length_size,
-                       tight);
+    GuardedBuffer lens(machine, window ? "row_begin" : "context_lens", lens_bytes.data(), lens_bytes.size(),
+                       length_size, tight);
     GuardedBuffer ends(machine, "row_end", end_bytes.data(), end_bytes.size(), length_size, tight);
     GuardedBuffer rows(machine, "the row map", row_map.data(), row_map_bytes, 4, tight);
     GuardedBuffer scores(machine, "scores", poison_bytes.data(), poison_bytes.size(), score_bytes, false);

@@ -229,6 +229,68 @@ class EndToEnd(Command):
                 self.assertTrue(all(math.isfinite(x) for x in cells[:length]))
                 self.assertTrue(all(x == -math.inf for x in cells[length:]))
 
+    def seen_by(self, case):
+        """[(first key, one past the last)] of each row, from the case's files as docs/abi.md has it."""
+        with open(os.path.join(case, "case.json"), encoding="utf-8") as file:
+            description = json.load(file)
+        _, lens = read_npy(os.path.join(case, "context_lens.npy"))
+        _, cu = read_npy(os.path.join(case, "cu_seqlens_q.npy"))
+        sees, ratio, seen = description["visibility"], description["compress_ratio"], []
+        arrays = {"row-lengths": ["row_lengths.npy"], "window": ["row_begin.npy", "row_end.npy"]}.get(sees, [])
+        own = [read_npy(os.path.join(case, name))[1] for name in arrays]
+        for request, (first, last) in enumerate(zip(cu, cu[1:])):
+            for row in range(first, last):
+                begin, tokens = 0, lens[request]
+                if sees == "causal":
+                    tokens -= last - 1 - row
+                elif own:
+                    begin, tokens = own[0][row] if len(own) > 1 else 0, own[-1][row]
+                end = max(tokens, 0) // ratio
+                seen.append((begin, end) if begin < end else (0, 0))
+        return seen
+
+    def test_rows_that_see_different_keys(self):
+        for name, arguments in (("causal", ["--causal"]), ("window", ["--window", 40]),
+                                ("lengths", ["--row-lengths", "--rows", "request-ids"]),
+                                ("fixed", ["--causal", "--rows", "fixed", "--ratio", 4]),
+                                ("flat", ["--window", 25, "--layout", "contiguous", "--rows", "request-ids"])):
+            with self.subTest(name):
+                case = self.gen(name, "--ragged", "--batch", 3, "--tokens", 5, "--keys", 150, "--heads", 4,
+                                "--lattice", "--page", 16, *arguments)
+                scores = self.score(case, name + ".npy")
+                self.verify(case, scores, "--exact")
+                shape, values = read_npy(scores)
+                seen = self.seen_by(case)
+                self.assertEqual(shape, [len(seen), max(end for _, end in seen)])
+                self.assertGreater(len(set(seen)), 3)
+                for row, (begin, end) in enumerate(seen):
+                    cells = values[row * shape[1]:(row + 1) * shape[1]]
+                    self.assertTrue(all(math.isfinite(x) == (begin <= key < end) for key, x in enumerate(cells)), row)
+                # A cell that a row does not see must not hold a score, and the other way round.
+                row = next(row for row, (begin, end) in enumerate(seen) if end - begin > 1)
+                for key, value in ((seen[row][1] - 1, -math.inf), (seen[row][0] - 1 if seen[row][0] else -1, 0.0)):
+                    if key < 0:
+                        continue
+                    spoiled = array.array("f", values)
+                    spoiled[row * shape[1] + key] = value
+                    write_npy(self.path("spoiled.npy"), shape, spoiled)
+                    done = run("verify", "--in", case, "--scores", self.path("spoiled.npy"), "--exact",
+                               "--arithmetic", "fp32")
+                    self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+                    self.assertIn("VERIFICATION FAILED", done.stdout)
+                self.ok("heatmap", "--in", case, "--scores", scores, "--out", self.path(name + ".png"))
+
+    def test_a_case_that_does_not_say_who_sees_what(self):
+        case = self.gen("old", "--batch", 2, "--keys", 70, "--heads", 4, "--lattice")
+        path = os.path.join(case, "case.json")
+        with open(path, encoding="utf-8") as file:
+            description = json.load(file)
+        for field in ("row_map", "visibility", "compress_ratio"):
+            del description[field]
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(description, file)
+        self.verify(case, self.score(case), "--exact")
+
     def test_negative_and_oversized_lengths(self):
         case = self.gen("a", "--batch", 3, "--tokens", 1, "--keys", 100, "--heads", 32, "--page", 64)
         # A table of exactly two pages per request: the third length is clamped to 128, and slots 100 .. 127 are NaN.
@@ -493,6 +555,24 @@ class BadInput(Command):
         self.damaged("entry 2: 1, expected at least 2", "cu_seqlens_q.npy", ints([0, 2, 1]))
         self.damaged("last entry: 3, expected 2", "cu_seqlens_q.npy", ints([0, 1, 3]))
         self.damaged("shape", "cu_seqlens_q.npy", ints([0, 2]))
+
+    def test_who_sees_what_is_checked(self):
+        def field(name, value):
+            def damage(path):
+                with open(path, encoding="utf-8") as file:
+                    description = json.load(file)
+                description[name] = value
+                with open(path, "w", encoding="utf-8") as file:
+                    json.dump(description, file)
+            return damage
+
+        self.damaged("expected cu-seqlens, fixed or request-ids", "case.json", field("row_map", "rows"))
+        self.damaged("expected length, causal, row-lengths or window", "case.json", field("visibility", 3))
+        self.damaged("compress_ratio: 0, expected 1 to 512", "case.json", field("compress_ratio", 0))
+        for sees, lacking in (("row-lengths", "row_lengths.npy"), ("window", "row_begin.npy")):
+            case = self.gen("lacking", "--keys", 70, "--heads", 4)
+            field("visibility", sees)(os.path.join(case, "case.json"))
+            self.refused(2, lacking + ": cannot open it", "score", "--in", case, "--out", self.path("s.npy"))
 
     def test_page_ids_outside_the_pool(self):
         shape, table = read_npy(os.path.join(self.case, "block_table.npy"))

@@ -35,9 +35,38 @@ const nlohmann::json& field(const nlohmann::json& object, const char* key, const
 
 }  // namespace
 
-int64_t Case::length(int32_t request) const {
+void Case::find_seen() {
     const int64_t room = contiguous() ? page_slots : max_pages * page_slots;
-    return std::clamp<int64_t>(context_lens[static_cast<size_t>(request)], 0, room);
+    lengths_.assign(static_cast<size_t>(batch), 0);
+    seen_.clear();
+    if (visibility == Visibility::kLength && compress_ratio == 1) {
+        for (size_t request = 0; request < lengths_.size(); ++request)
+            lengths_[request] = std::clamp<int64_t>(context_lens[request], 0, room);
+        return;
+    }
+    ref::Sight sight;
+    sight.keys = static_cast<ref::SightKeys>(visibility);
+    sight.batch = batch;
+    sight.max_rows = sight.max_tokens = rows;
+    sight.room = room;
+    sight.ratio = compress_ratio;
+    const std::vector<int32_t>& lengths = visibility == Visibility::kRowLengths ? row_lengths : context_lens;
+    sight.lengths.assign(lengths.begin(), lengths.end());
+    sight.begins.assign(row_begin.begin(), row_begin.end());
+    sight.ends.assign(row_end.begin(), row_end.end());
+    for (int32_t request = 0; request < batch; ++request) {
+        const int64_t first = cu_seqlens_q[static_cast<size_t>(request)];
+        const int64_t last = cu_seqlens_q[static_cast<size_t>(request) + 1];
+        for (int64_t row = first; row < last; ++row) {
+            seen_.push_back(ref::seen_keys(sight, {request, row - first, last - first}, row));
+            lengths_[static_cast<size_t>(request)] =
+                std::max(lengths_[static_cast<size_t>(request)], seen_.back().end);
+        }
+    }
+}
+
+ref::SeenKeys Case::keys_of(int32_t request, int64_t row) const {
+    return seen_.empty() ? ref::SeenKeys{0, length(request)} : seen_[static_cast<size_t>(row)];
 }
 
 int64_t Case::longest() const {
@@ -83,9 +112,10 @@ std::optional<std::string> bad_page_id(const Case& c) {
 
 namespace {
 
-constexpr const char* kCaseFiles[] = {"case.json",       "q.npy",       "q_scale.npy",  "cu_seqlens_q.npy",
-                                      "context_lens.npy", "k_cache.npy", "k_pages.npy", "k_scales.npy",
-                                      "block_table.npy",  "k.npy",       "k_scale.npy"};
+constexpr const char* kCaseFiles[] = {"case.json",       "q.npy",         "q_scale.npy",   "cu_seqlens_q.npy",
+                                      "context_lens.npy", "row_lengths.npy", "row_begin.npy", "row_end.npy",
+                                      "k_cache.npy",     "k_pages.npy",   "k_scales.npy",  "block_table.npy",
+                                      "k.npy",           "k_scale.npy"};
 
 // Devices such as /dev/null are nobody's file.
 bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
@@ -125,6 +155,50 @@ void require_counts(const nlohmann::json& json, const Case& c, const std::filesy
         require(found == json.end() || (found->is_number_integer() && *found == count), json_path,
                 std::string(name) + ": " + (found == json.end() ? "" : found->dump()) + ", but the arrays hold "
                     + std::to_string(count));
+    }
+}
+
+}  // namespace
+
+namespace {
+
+// A name out of a list; the first where case.json lacks the field.
+template <class T, size_t kCount>
+T read_name(const nlohmann::json& json, const char* key, const char* const (&names)[kCount],
+            const std::filesystem::path& json_path) {
+    const auto found = json.find(key);
+    if (found == json.end()) return T{};
+    std::string expected;
+    for (size_t i = 0; i < kCount; ++i) {
+        if (*found == names[i]) return static_cast<T>(i);
+        expected += (i == 0 ? "" : i + 1 == kCount ? " or " : ", ") + std::string(names[i]);
+    }
+    bad_input(json_path.string() + ": " + key + ": " + found->dump() + ", expected " + expected);
+}
+
+// Which rows are whose and who sees what.
+void read_sight(const nlohmann::json& json, const std::filesystem::path& dir, Case& c) {
+    const auto json_path = dir / "case.json";
+    c.row_map = read_name<RowMap>(json, "row_map", kRowMapNames, json_path);
+    c.visibility = read_name<Visibility>(json, "visibility", kVisibilityNames, json_path);
+    const auto ratio = json.find("compress_ratio");
+    if (ratio != json.end()) {
+        require(ratio->is_number_integer() && *ratio >= 1 && *ratio <= kMaxRatio, json_path,
+                "compress_ratio: " + ratio->dump() + ", expected 1 to " + std::to_string(kMaxRatio));
+        c.compress_ratio = ratio->get<int32_t>();
+        require(c.compress_ratio == 1 || c.visibility != Visibility::kWindow, json_path,
+                "compress_ratio: " + ratio->dump() + ", expected 1 with windows, which count keys");
+    }
+    if (c.row_map == RowMap::kFixed)
+        for (size_t i = 1; i < c.cu_seqlens_q.size(); ++i)
+            require(c.cu_seqlens_q[i] == static_cast<int64_t>(i) * c.cu_seqlens_q[1], dir / "cu_seqlens_q.npy",
+                    "entry " + std::to_string(i) + ": " + std::to_string(c.cu_seqlens_q[i])
+                        + ", expected as many rows per request as in the first: row_map is fixed");
+    if (c.visibility == Visibility::kRowLengths)
+        c.row_lengths = read_npy<int32_t>(dir / "row_lengths.npy", {c.rows}).data;
+    if (c.visibility == Visibility::kWindow) {
+        c.row_begin = read_npy<int32_t>(dir / "row_begin.npy", {c.rows}).data;
+        c.row_end = read_npy<int32_t>(dir / "row_end.npy", {c.rows}).data;
     }
 }
 
@@ -178,6 +252,8 @@ Case read_case(const std::filesystem::path& dir) {
             "last entry: " + std::to_string(c.cu_seqlens_q.back()) + ", expected " + std::to_string(c.rows)
                 + ", the rows of q.npy");
 
+    read_sight(json, dir, c);
+
     if (c.contiguous()) {
         auto k = read_npy<uint8_t>(dir / "k.npy", {c.batch, kAnySize, kDepth});
         c.num_pages = c.batch;
@@ -187,6 +263,7 @@ Case read_case(const std::filesystem::path& dir) {
         c.k = std::move(k.data);
         c.k_scale = read_npy<float>(dir / "k_scale.npy", {c.num_pages, c.page_slots}).data;
         require_counts(json, c, json_path);
+        c.find_seen();
         return c;
     }
 
@@ -210,6 +287,7 @@ Case read_case(const std::filesystem::path& dir) {
         c.k_scale = read_npy<float>(dir / "k_scales.npy", {c.num_pages, c.page_slots}).data;
     }
     require_counts(json, c, json_path);
+    c.find_seen();
     return c;
 }
 
@@ -230,6 +308,9 @@ void write_case(const std::filesystem::path& dir, const Case& c, const nlohmann:
     json["depth"] = kDepth;
     json["longest"] = c.longest();
     json["num_pages"] = c.num_pages;
+    json["row_map"] = kRowMapNames[static_cast<int>(c.row_map)];
+    json["visibility"] = kVisibilityNames[static_cast<int>(c.visibility)];
+    json["compress_ratio"] = c.compress_ratio;
     json["origin"] = origin;
 
     std::vector<std::filesystem::path> written;
@@ -243,6 +324,11 @@ void write_case(const std::filesystem::path& dir, const Case& c, const nlohmann:
         write("q_scale.npy", {c.rows, c.heads}, c.q_scale);
         write("cu_seqlens_q.npy", {c.batch + int64_t{1}}, c.cu_seqlens_q);
         write("context_lens.npy", {c.batch}, c.context_lens);
+        if (c.visibility == Visibility::kRowLengths) write("row_lengths.npy", {c.rows}, c.row_lengths);
+        if (c.visibility == Visibility::kWindow) {
+            write("row_begin.npy", {c.rows}, c.row_begin);
+            write("row_end.npy", {c.rows}, c.row_end);
+        }
         if (!c.contiguous()) write("block_table.npy", {c.batch, c.max_pages}, c.block_table);
         switch (c.layout) {
             case Layout::kBlockSplit: write("k_cache.npy", {c.num_pages, c.page_slots, 1, kPackedKeyBytes}, c.k); break;

@@ -19,6 +19,11 @@ struct GenOptions {
     uint64_t seed = 1;
     bool lattice = false;
     bool ragged = false;
+    std::string rows = "cu-seqlens";
+    bool causal = false;
+    bool row_lengths = false;
+    int32_t window = 0;   // keys; 0: no windows
+    int32_t ratio = 1;    // tokens per key
 };
 int run_gen(const GenOptions& options);
 

@@ -25,7 +25,7 @@ namespace {
 
 using ref::Rng;
 
-enum Stream : uint64_t { kShapes = 1, kPages, kModel, kQueries, kKeys, kSegments };
+enum Stream : uint64_t { kShapes = 1, kPages, kModel, kQueries, kKeys, kSegments, kSight };
 
 uint64_t index_of(int32_t request, int64_t position) {
     return (static_cast<uint64_t>(request) << 32) + static_cast<uint64_t>(position);
@@ -92,7 +92,8 @@ class Activations {
     std::array<std::array<double, kDepth>, kTopics> topic_;
 };
 
-void draw_shapes(const GenOptions& options, Case& c) {
+// keys: of each request.
+void draw_shapes(const GenOptions& options, Case& c, std::vector<int32_t>& keys_of) {
     c.batch = options.batch;
     c.heads = options.heads;
     c.lattice = options.lattice;
@@ -100,14 +101,42 @@ void draw_shapes(const GenOptions& options, Case& c) {
     c.cu_seqlens_q = {0};
     int64_t rows = 0;
     for (int32_t request = 0; request < options.batch; ++request) {
-        const int64_t tokens = options.ragged ? rng.between(0, options.tokens) : options.tokens;
+        const bool even = options.rows == kRowMapNames[static_cast<int>(RowMap::kFixed)];
+        const int64_t drawn = options.ragged ? rng.between(0, options.tokens) : options.tokens;
+        const int64_t tokens = even ? options.tokens : drawn;
         const int64_t keys = options.ragged ? rng.between(0, options.keys) : options.keys;
         rows += tokens;
         if (rows > std::numeric_limits<int32_t>::max()) bad_input("--batch times --tokens: more than 2147483647 rows");
         c.cu_seqlens_q.push_back(static_cast<int32_t>(rows));
-        c.context_lens.push_back(static_cast<int32_t>(keys));
+        keys_of.push_back(static_cast<int32_t>(keys));
     }
     c.rows = rows;
+}
+
+// Who sees what: the lengths, in tokens where a key is several, and each row's own.
+void draw_sight(const GenOptions& options, const std::vector<int32_t>& keys_of, Case& c) {
+    c.row_map = static_cast<RowMap>(std::find(std::begin(kRowMapNames), std::end(kRowMapNames), options.rows)
+                                    - std::begin(kRowMapNames));
+    c.visibility = options.causal        ? Visibility::kCausal
+                   : options.row_lengths ? Visibility::kRowLengths
+                   : options.window > 0  ? Visibility::kWindow
+                                         : Visibility::kLength;
+    c.compress_ratio = options.ratio;
+    for (int32_t request = 0; request < c.batch; ++request) {
+        Rng rng(options.seed, kSight, index_of(request, 0));
+        // The last key has all its tokens, and the next perhaps some.
+        const int64_t begun = keys_of[request] > 0 && options.ratio > 1 ? rng.between(0, options.ratio - 1) : 0;
+        const int64_t length = int64_t{keys_of[request]} * options.ratio + begun;
+        if (length > std::numeric_limits<int32_t>::max()) bad_input("--keys times --ratio: more than 2147483647 tokens");
+        c.context_lens.push_back(static_cast<int32_t>(length));
+        for (int64_t row = c.cu_seqlens_q[request]; row < c.cu_seqlens_q[request + 1]; ++row) {
+            if (options.row_lengths) c.row_lengths.push_back(static_cast<int32_t>(rng.between(0, length)));
+            if (options.window == 0) continue;
+            const int64_t end = length - (c.cu_seqlens_q[request + 1] - row) + 1;   // as causal rows have it
+            c.row_begin.push_back(static_cast<int32_t>(std::max<int64_t>(0, end - options.window)));
+            c.row_end.push_back(static_cast<int32_t>(end));
+        }
+    }
 }
 
 // Said before anything is allocated: memory that does not exist is often granted, and the process killed when it is
@@ -124,7 +153,7 @@ void require_memory(const Case& c) {
 
 // Keys of a request lie in pages all over the pool. A few pages belong to nobody. The table is one entry wider than any
 // length needs, and entries past a length hold ids that would hurt if they were read.
-void draw_pages(const GenOptions& options, Case& c) {
+void draw_pages(const GenOptions& options, const std::vector<int32_t>& keys_of, Case& c) {
     if (c.contiguous()) {
         c.page_slots = options.keys;
         c.num_pages = c.batch;
@@ -134,7 +163,7 @@ void draw_pages(const GenOptions& options, Case& c) {
     c.page_slots = options.page;
     c.max_pages = (int64_t{options.keys} + options.page - 1) / options.page + 1;
     int64_t used = 0;
-    for (const int32_t length : c.context_lens) used += (int64_t{length} + options.page - 1) / options.page;
+    for (const int32_t length : keys_of) used += (int64_t{length} + options.page - 1) / options.page;
     c.num_pages = used + 1 + used / 16;
     if (c.num_pages > std::numeric_limits<int32_t>::max())
         bad_input("--batch times --keys: more than 2147483647 pages");
@@ -148,7 +177,7 @@ void draw_pages(const GenOptions& options, Case& c) {
     const int32_t poison[] = {-1, std::numeric_limits<int32_t>::max(), static_cast<int32_t>(c.num_pages),
                               std::numeric_limits<int32_t>::min(), ids.back()};
     size_t next = 0, next_poison = 0;
-    for (const int32_t length : c.context_lens) {
+    for (const int32_t length : keys_of) {
         const int64_t pages = (int64_t{length} + options.page - 1) / options.page;
         for (int64_t entry = 0; entry < c.max_pages; ++entry)
             c.block_table.push_back(entry < pages ? ids[next++] : poison[next_poison++ % std::size(poison)]);
@@ -159,10 +188,10 @@ void draw_pages(const GenOptions& options, Case& c) {
 void assert_lattice_scores(const Case& c) {
     int64_t cells = 0, zeros = 0;
     for (int32_t request = 0; request < c.batch; ++request) {
-        const int64_t length = c.length(request);
-        const int64_t step = std::max<int64_t>(1, length / std::max<int64_t>(1, 4096 / c.batch));
+        const int64_t step = std::max<int64_t>(1, c.length(request) / std::max<int64_t>(1, 4096 / c.batch));
         for (int64_t row = c.cu_seqlens_q[request]; row < c.cu_seqlens_q[request + 1] && cells < 4096; ++row)
-            for (int64_t key = 0; key < length && cells < 4096; key += step) {
+            for (int64_t key = c.keys_of(request, row).begin; key < c.keys_of(request, row).end && cells < 4096;
+                 key += step) {
                 const int64_t page = c.page_of(request, key), slot = key % std::max<int64_t>(1, c.page_slots);
                 ++cells;
                 zeros += ref::score(c.q.data() + row * c.heads * kDepth, c.q_scale.data() + row * c.heads, c.heads,
@@ -181,8 +210,11 @@ int run_gen(const GenOptions& options) {
     Case c;
     c.layout =
         static_cast<Layout>(std::find(std::begin(kLayoutNames), std::end(kLayoutNames), options.layout) - kLayoutNames);
-    draw_shapes(options, c);
-    draw_pages(options, c);
+    std::vector<int32_t> keys_of;   // [batch]
+    draw_shapes(options, c, keys_of);
+    draw_sight(options, keys_of, c);
+    draw_pages(options, keys_of, c);
+    c.find_seen();
 
     // Unused pages and slots past a length hold NaN codes and NaN scales: a score that used one would show it.
     c.q.resize(static_cast<size_t>(c.rows * c.heads * kDepth));
@@ -195,7 +227,7 @@ int run_gen(const GenOptions& options) {
 
     const Activations activations(options.seed);
     int64_t keys = 0;
-    for (const int32_t length : c.context_lens) keys += length;
+    for (const int32_t length : keys_of) keys += length;
     Progress progress("gen: rows and keys", c.rows + keys);
     for (int32_t request = 0; request < c.batch; ++request) {
         for (int64_t row = c.cu_seqlens_q[request]; row < c.cu_seqlens_q[request + 1]; ++row) {
@@ -211,7 +243,7 @@ int run_gen(const GenOptions& options) {
             }
             progress.advance(1);
         }
-        for (int64_t key = 0; key < c.context_lens[request]; ++key) {
+        for (int64_t key = 0; key < keys_of[request]; ++key) {
             const int64_t page = c.page_of(request, key), slot = c.contiguous() ? key : key % c.page_slots;
             uint8_t* codes = c.codes(page, slot);
             float scale;
@@ -239,7 +271,12 @@ int run_gen(const GenOptions& options) {
                 {"page", options.page},
                 {"layout", options.layout},
                 {"lattice", options.lattice},
-                {"ragged", options.ragged}});
+                {"ragged", options.ragged},
+                {"rows", options.rows},
+                {"causal", options.causal},
+                {"row_lengths", options.row_lengths},
+                {"window", options.window},
+                {"ratio", options.ratio}});
     std::printf("%s: %d requests, %" PRId64 " rows, %d heads, %" PRId64 " keys in %" PRId64
                 " pages (%s), longest %" PRId64 "%s\n",
                 options.out.c_str(), c.batch, c.rows, c.heads, keys, c.num_pages, options.layout.c_str(), c.longest(),

@@ -178,7 +178,7 @@ int run_heatmap(const HeatmapOptions& options) {
                  "score[row, key]   " + std::to_string(c.batch) + " requests, " + std::to_string(c.rows) + " rows, "
                      + std::to_string(c.heads) + " heads, up to " + std::to_string(longest)
                      + " keys; largest of each block");
-    picture.text(kMarginLeft, 24, "grey: past the row's length; magenta: NaN");
+    picture.text(kMarginLeft, 24, "grey: keys that the row does not see; magenta: NaN");
     const int64_t key_step = tick_step(longest, 8);
     for (int64_t key = 0; key < longest; key += key_step) {
         const int x = kMarginLeft + static_cast<int>(key * width / longest);

@@ -91,13 +91,31 @@ void add_gen(CLI::App& app, std::function<int()>& chosen) {
                       "Small integers and powers of two: every kernel must then agree bit for bit");
     command->add_flag("--ragged", o->ragged,
                       "Draw tokens from 0 to --tokens and lengths from 0 to --keys for each request");
+    command
+        ->add_option("--rows", o->rows,
+                     "How rows are told to lidx: cu-seqlens; fixed: --tokens each; request-ids: one id per row")
+        ->check(CLI::IsMember({kRowMapNames[0], kRowMapNames[1], kRowMapNames[2]}))
+        ->capture_default_str();
+    auto* causal = command->add_flag("--causal", o->causal,
+                                     "The last row of a request sees all its keys, each row before it one token less");
+    auto* lengths = command->add_flag("--row-lengths", o->row_lengths, "Draw a length of its own for each row");
+    auto* window = command->add_option("--window", o->window, "A row sees so many keys up to its own position, no more")
+                       ->transform(whole(1, static_cast<int>(lidx::kMaxKeys)))
+                       ->type_name("KEYS");
+    auto* ratio = command->add_option("--ratio", o->ratio, "Tokens per key: a row that sees t tokens sees t / N keys")
+                      ->transform(whole(1, kMaxRatio))
+                      ->capture_default_str();
+    causal->excludes(lengths)->excludes(window);
+    lengths->excludes(window);
+    window->excludes(ratio);
     command->footer(
         "Values are Hadamard-rotated, heavy-tailed activations, quantised as DeepSeek-V3.2 does it, with\n"
         "weights of both signs. Pages are shuffled over the pool. Block-table entries past a length hold\n"
         "ids that must not be read, and slots past a length hold NaN.\n"
         "\n"
         "Example\n"
-        "  lidx gen --out case --batch 8 --tokens 4 --keys 4096 --ragged --layout split-pool --seed 7");
+        "  lidx gen --out case --batch 8 --tokens 4 --keys 4096 --ragged --layout split-pool --seed 7\n"
+        "  lidx gen --out prefill --tokens 512 --keys 2048 --causal");
     command->callback([o, &chosen] { chosen = [o] { return run_gen(*o); }; });
 }
 
@@ -108,7 +126,7 @@ void add_score(CLI::App& app, std::function<int()>& chosen) {
     command
         ->add_option(
             "--out", o->out,
-            "Scores to write: f32 [rows, longest length], -inf past a row's length; FILE.json says what computed them")
+            "Scores to write: f32 [rows, longest length], -inf for keys that a row does not see; FILE.json says what computed them")
         ->required()
         ->type_name("FILE");
     command->add_option("--device", o->device, "auto: a CUDA GPU that has a kernel for the case, else the emulator")

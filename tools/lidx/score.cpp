@@ -31,6 +31,12 @@ lidx_score_desc describe(const Case& c, const std::string& kernel) {
     lidx_score_desc desc;
     lidx_score_desc_init(&desc);
     desc.flags = c.contiguous() ? 0 : LIDX_FLAG_CHECK;
+    if (c.visibility == Visibility::kCausal) desc.flags |= LIDX_FLAG_CAUSAL;
+    if (c.visibility == Visibility::kRowLengths) desc.visibility = LIDX_SEE_ROW_LENGTH;
+    if (c.visibility == Visibility::kWindow) desc.visibility = LIDX_SEE_WINDOW;
+    if (c.row_map == RowMap::kFixed) desc.row_map = LIDX_ROWS_FIXED;
+    if (c.row_map == RowMap::kRequestIds) desc.row_map = LIDX_ROWS_REQUEST_IDS;
+    desc.compress_ratio = c.compress_ratio;
     desc.batch = c.batch;
     desc.max_rows = static_cast<int32_t>(c.rows);
     for (int32_t request = 0; request < c.batch; ++request)
@@ -119,14 +125,25 @@ std::unique_ptr<DeviceBuffer> to_device(const Machine& machine, const std::vecto
     return buffer;
 }
 
-// Scores [rows, longest]; cells past a row's length keep the -inf that the buffer was filled with.
+// The request of each row, where rows are told to lidx so.
+std::vector<int32_t> row_requests_of(const Case& c) {
+    std::vector<int32_t> ids;
+    for (int32_t request = 0; request < c.batch; ++request)
+        ids.insert(ids.end(), static_cast<size_t>(c.cu_seqlens_q[request + 1] - c.cu_seqlens_q[request]), request);
+    return ids;
+}
+
+// Scores [rows, longest]; cells of keys that a row does not see keep the -inf that the buffer was filled with.
 std::vector<float> run_kernel(const Machine& machine, const Case& c, const lidx_score_desc& desc,
                               const lidx_plan* plan) {
     const int64_t stride = desc.score_stride, longest = c.longest();
     const auto q = to_device(machine, c.q);
     const auto q_scale = to_device(machine, c.q_scale);
     const auto cu_seqlens_q = to_device(machine, c.cu_seqlens_q);
-    const auto context_lens = to_device(machine, c.context_lens);
+    const auto row_requests = to_device(machine, row_requests_of(c));
+    const auto lengths = to_device(machine, c.visibility == Visibility::kRowLengths ? c.row_lengths : c.context_lens);
+    const auto row_begin = to_device(machine, c.row_begin);
+    const auto row_end = to_device(machine, c.row_end);
     const auto block_table = to_device(machine, c.block_table);
     const auto k_scale = to_device(machine, c.k_scale);
     DeviceBuffer k(machine, static_cast<size_t>(c.num_pages * device_page_bytes(c)));
@@ -145,8 +162,10 @@ std::vector<float> run_kernel(const Machine& machine, const Case& c, const lidx_
     args.k_base = k.as();
     args.k_scale_base = c.block_split() ? k.as<uint8_t>() + c.page_slots * kDepth : k_scale->as();
     args.block_table = c.contiguous() ? nullptr : block_table->as<int32_t>();
-    args.context_lens = context_lens->as<int32_t>();
-    args.cu_seqlens_q = cu_seqlens_q->as<int32_t>();
+    if (c.visibility != Visibility::kWindow) args.context_lens = lengths->as();
+    if (c.visibility == Visibility::kWindow) args.row_begin = row_begin->as(), args.row_end = row_end->as();
+    if (c.row_map == RowMap::kCuSeqlens) args.cu_seqlens_q = cu_seqlens_q->as<int32_t>();
+    if (c.row_map == RowMap::kRequestIds) args.row_requests = row_requests->as<int32_t>();
     args.scores = scores.as<float>();
     args.workspace = workspace_bytes > 0 ? workspace.as() : nullptr;
     args.workspace_bytes = workspace_bytes;

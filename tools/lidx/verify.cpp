@@ -117,23 +117,24 @@ Report compare(const Case& c, const std::vector<float>& scores, int64_t longest,
     Report report;
     int64_t live = 0;
     for (int32_t request = 0; request < c.batch; ++request)
-        live += (c.cu_seqlens_q[request + 1] - c.cu_seqlens_q[request]) * c.length(request);
+        for (int64_t row = c.cu_seqlens_q[request]; row < c.cu_seqlens_q[request + 1]; ++row)
+            live += c.keys_of(request, row).end - c.keys_of(request, row).begin;
     report.ratios.reserve(static_cast<size_t>(live));
     Progress progress("verify: cells", live);
     std::vector<ref::Operand> q(static_cast<size_t>(c.heads));
     ref::Operand k;
     for (int32_t request = 0; request < c.batch; ++request) {
-        const int64_t length = c.length(request);
         for (int64_t row = c.cu_seqlens_q[request]; row < c.cu_seqlens_q[request + 1]; ++row) {
             for (int h = 0; h < c.heads; ++h) q[h].decode(c.q.data() + (row * c.heads + h) * kDepth, kDepth);
             const float* q_scale = c.q_scale.data() + row * c.heads;
+            const ref::SeenKeys seen = c.keys_of(request, row);
             for (int64_t key = 0; key < longest; ++key) {
                 Cell cell;
                 cell.request = request;
                 cell.row = row;
                 cell.key = key;
                 cell.computed = scores[static_cast<size_t>(row * longest + key)];
-                if (key >= length) {
+                if (key < seen.begin || key >= seen.end) {
                     ++report.dead;
                     if (cell.computed == -std::numeric_limits<float>::infinity()) continue;
                     if (report.dead_wrong++ == 0) report.dead_worst = cell;
