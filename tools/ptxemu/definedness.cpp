@@ -600,7 +600,7 @@ void Definedness::warn_loose(Exec& x, int kind) {
     f.severity = Severity::kWarning;
     f.party = x.worker->party_at(loose.first_pc);
     f.what = loose.what;
-    if (loose.count > 1) f.what += " (" + std::to_string(loose.count) + " instructions of the kernel, this is the first)";
+    if (loose.count > 1) f.what += " (the first of " + std::to_string(loose.count) + " instructions of the kernel)";
     ptxemu::report(x, std::move(f));
 }
 

@@ -828,10 +828,10 @@ const Row kRows[] = {
     {"st.[mmio].[weak|relaxed|release|volatile].[cta|cluster|gpu|sys]." LIDX_SPACES ".[wb|cg|cs|wt]." LIDX_EVICT
      "." LIDX_EVICT2 ".[L2::cache_hint].[v2|v4|v8]." LIDX_TYPES,
      "*", nullptr, nullptr, encode_store},
-    // atom{.sem}{.scope}{.space}.op{.noftz}{.level::cache_hint}{.vec}.type d, [a], b{, c}{, cache-policy};  (9.7.13.5)
     // st.bulk{.weak}{.shared::cta} [a], size, 0;  (9.7.9.13)
     {"st.bulk.[weak].[shared::cta]", "*", exec_store_bulk, "100", encode_store_bulk},
-    // ptxas also takes semantics, scope and space in other places, and compilers put them there.
+    // atom{.sem}{.scope}{.space}.op{.noftz}{.level::cache_hint}{.vec}.type d, [a], b{, c}{, cache-policy};  (9.7.13.5)
+    // ptxas also takes semantics, scope and space in other places, where libcu++ and cooperative groups put them.
     {"(atom|red)." LIDX_ATOM_SPACE ".[relaxed|acquire|release|acq_rel].[cta|cluster|gpu|sys]." LIDX_ATOM_SPACE
      ".(add|min|max|inc|dec|and|or|xor|exch|cas).[relaxed|acquire|release|acq_rel].[cta|cluster|gpu|sys]."
      LIDX_ATOM_SPACE ".[noftz].[L2::cache_hint].[v2|v4|v8]."
@@ -844,11 +844,6 @@ const Row kRows[] = {
     {"(atom|red).[relaxed|acquire|release|acq_rel].[cta|cluster|gpu|sys].[global].[v2|v4|v8].(f32|f16|bf16|f16x2|"
      "bf16x2).(add|min|max).[noftz]",
      "*", nullptr, "90", encode_atomic},
-    // The order of the words that libcu++ and cooperative groups write, which ptxas takes.
-    {"(atom|red).[global|shared|shared::cta|shared::cluster].(add|min|max|inc|dec|and|or|xor|exch|cas)."
-     "(relaxed|acquire|release|acq_rel).[cta|cluster|gpu|sys].[global|shared|shared::cta|shared::cluster].[noftz].(b16|b32|u32|s32|f32|"
-     "f16|bf16|f16x2|bf16x2|b64|u64|s64|f64|b128)",
-     "*", nullptr, nullptr, encode_atomic},
     // cvta{.to}.space.size p, a;  (9.7.9.20)
     {"cvta.to.(const|global|local|shared|shared::cta|shared::cluster|param|param::entry).u64", "r64 s64",
      exec_cvta<uint64_t, true>, nullptr, encode_window},

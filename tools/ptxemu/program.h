@@ -78,7 +78,7 @@ struct ShadowInfo {
     uint8_t looseness = 0;   // 1 + index of Program::loose; 0: none
 };
 
-// f32 arithmetic whose bits the PTX leaves open or that drops subnormals: one warning of each kind, at the first of them.
+// f32 arithmetic whose bits the PTX leaves open or that drops subnormals: a warning of each kind, at the first one.
 struct LooseArithmetic {
     const char* code;
     const char* what;
@@ -169,7 +169,7 @@ class Program {
     std::vector<ShadowInfo> shadow;
     std::vector<Use> uses;
     LooseArithmetic loose[3] = {
-        {"f32-contractible", "f32 add, sub and mul without .rn may be contracted to fma: two compilations, two results"},
+        {"f32-contractible", "f32 add, sub and mul without .rn may be contracted: two compilations, two results"},
         {"f32-ftz", "f32 arithmetic with .ftz takes subnormal numbers for zeros"},
         {"f32-approx", "the result of an .approx instruction is not the same on every machine"}};
     std::vector<uint8_t> constants;
