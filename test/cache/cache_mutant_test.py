@@ -15,9 +15,9 @@ import tempfile
 
 # what: (pattern of an instruction, its replacement, how many of its places are tried; -1: the last one)
 QUANTISE = {
-    "a sum is rounded toward zero": (r"add\.rn\.f32", "add.rz.f32", 6),
+    "a sum is rounded toward zero": (r"add\.rn\.f32", "add.rz.f32", 4),
     "a product becomes a sum": (r"mul\.rn\.f32", "add.rn.f32", 3),
-    "a division is rounded toward zero": (r"div\.rn\.f32", "div.rz.f32", 8),
+    "a division is rounded toward zero": (r"div\.rn\.f32", "div.rz.f32", 5),
     "the largest hides a NaN": (r"max\.NaN\.f32", "max.f32", 3),
     "an absolute value keeps its sign": (r"abs\.f32", "mov.f32", 2),
     "a lane asks itself": (r"shfl\.sync\.bfly\.b32 (\S+) (\S+) \S+,", r"shfl.sync.bfly.b32 \1 \2 0,", 5),

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Enqueues on several streams, in several contexts and threads, and captured in a graph whose replays see new data.
+#include "test/unit/catch_any.h"
+
+#include <dlfcn.h>
+
+#include <thread>
+
+#include "decode_step.h"
+
+namespace {
+
+using namespace cache_test;
+
+// A driver function beyond the library's own table; null where the driver library has none of that name.
+template <typename Function>
+Function* symbol(const char* name) {
+    void* library = dlopen(machine().driver.path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+    REQUIRE(library != nullptr);
+    void* found = dlsym(library, name);
+    dlclose(library);
+    return reinterpret_cast<Function*>(found);
+}
+
+// The kernels that a device may choose for the step, and the plain one.
+std::vector<const char*> kernels() { return {nullptr, "generic_score"}; }
+
+struct Stream {
+    explicit Stream(const Machine& m) : machine(m) {
+        m.expect(m.driver.cuStreamCreate(&handle, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    }
+    ~Stream() { machine.driver.cuStreamDestroy(handle); }
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+    void wait() const { machine.expect(machine.driver.cuStreamSynchronize(handle), "cuStreamSynchronize"); }
+    const Machine& machine;
+    CUstream handle = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("streams: a captured step replays with new lengths, tables, slots and data") {
+    using Begin = CUresult(CUstream, CUstreamCaptureMode);
+    using End = CUresult(CUstream, CUgraph*);
+    using Instantiate = CUresult(CUgraphExec*, CUgraph, unsigned long long);
+    auto* const begin = symbol<Begin>("cuStreamBeginCapture_v2");
+    auto* const end = symbol<End>("cuStreamEndCapture");
+    auto* const instantiate = symbol<Instantiate>("cuGraphInstantiateWithFlags");
+    auto* const launch = symbol<CUresult(CUgraphExec, CUstream)>("cuGraphLaunch");
+    auto* const destroy_exec = symbol<CUresult(CUgraphExec)>("cuGraphExecDestroy");
+    auto* const destroy = symbol<CUresult(CUgraph)>("cuGraphDestroy");
+    if (begin == nullptr || end == nullptr || instantiate == nullptr || launch == nullptr || destroy_exec == nullptr ||
+        destroy == nullptr) {
+        WARN("this driver library has no graphs: not tested");
+        return;
+    }
+    const Machine& m = machine();
+    for (const char* kernel : kernels()) {
+        CAPTURE(kernel == nullptr ? "best" : kernel);
+        DecodeStep step(m, m.lidx, kernel, 21);
+        const Stream stream(m);
+        step.renew();
+        m.expect(begin(stream.handle, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture");
+        step.enqueue(stream.handle);
+        CUgraph graph = nullptr;
+        m.expect(end(stream.handle, &graph), "cuStreamEndCapture");
+        CUgraphExec exec = nullptr;
+        m.expect(instantiate(&exec, graph, 0), "cuGraphInstantiate");
+        m.expect(destroy(graph), "cuGraphDestroy");
+        stream.wait();
+        CHECK(step.outputs_untouched());   // capturing runs nothing
+        for (int replay = 0; replay < 4; ++replay) {
+            CAPTURE(replay);
+            step.renew();
+            m.expect(launch(exec, stream.handle), "cuGraphLaunch");
+            stream.wait();
+            CHECK(step.verify() == "");
+        }
+        m.expect(destroy_exec(exec), "cuGraphExecDestroy");
+    }
+}
+
+TEST_CASE("streams: steps on two streams at once") {
+    const Machine& m = machine();
+    for (const char* kernel : kernels()) {
+        CAPTURE(kernel == nullptr ? "best" : kernel);
+        DecodeStep first(m, m.lidx, kernel, 31), second(m, m.lidx, kernel, 32);
+        const Stream one(m), two(m);
+        for (int round = 0; round < 3; ++round) {
+            CAPTURE(round);
+            first.renew();
+            second.renew();
+            first.enqueue(one.handle);
+            second.enqueue(two.handle);
+            one.wait();
+            two.wait();
+            CHECK(first.verify() == "");
+            CHECK(second.verify() == "");
+        }
+    }
+}
+
+TEST_CASE("streams: a context of the caller's own, and the wrong one current") {
+    const Machine& m = machine();
+    auto* const create = symbol<CUresult(CUcontext*, unsigned, CUdevice)>("cuCtxCreate_v2");
+    auto* const destroy = symbol<CUresult(CUcontext)>("cuCtxDestroy_v2");
+    REQUIRE((create != nullptr && destroy != nullptr));
+    CUcontext primary = nullptr, own = nullptr, current = nullptr;
+    m.expect(m.driver.cuCtxGetCurrent(&primary), "cuCtxGetCurrent");
+    m.expect(create(&own, 0, 0), "cuCtxCreate");   // and current
+    const std::string path = m.driver.path;
+    lidx_config config;
+    REQUIRE(lidx_config_init(&config) == LIDX_OK);
+    config.driver_path = path.c_str();
+    lidx_context *in_own = nullptr, *retained = nullptr;
+    REQUIRE(lidx_open(&config, &in_own) == LIDX_OK);
+    config.device = 0;
+    REQUIRE(lidx_open(&config, &retained) == LIDX_OK);
+    {
+        DecodeStep step(m, in_own, nullptr, 41);
+        for (int round = 0; round < 2; ++round) {
+            step.renew();
+            step.enqueue(nullptr);
+            m.expect(m.driver.cuCtxSynchronize(), "cuCtxSynchronize");
+            CHECK(step.verify() == "");
+            m.expect(m.driver.cuCtxGetCurrent(&current), "cuCtxGetCurrent");
+            CHECK(current == own);
+        }
+        // With the primary context current, what was opened in another one refuses.
+        m.expect(m.driver.cuCtxPushCurrent(primary), "cuCtxPushCurrent");
+        CHECK_THROWS_AS(step.enqueue(nullptr), check::MachineError);
+        CHECK(std::string(lidx_last_error(in_own)).find("is not the one lidx_open saw") != std::string::npos);
+        {
+            DecodeStep there(m, m.lidx, nullptr, 42);   // and what was opened there works
+            there.renew();
+            there.enqueue(nullptr);
+            m.expect(m.driver.cuCtxSynchronize(), "cuCtxSynchronize");
+            CHECK(there.verify() == "");
+        }
+
+        // A retained primary context needs nothing current, and leaves current what was.
+        DecodeStep anywhere(m, retained, nullptr, 43);
+        anywhere.renew();
+        m.expect(m.driver.cuCtxPopCurrent(&current), "cuCtxPopCurrent");
+        anywhere.enqueue(nullptr);
+        m.expect(m.driver.cuCtxGetCurrent(&current), "cuCtxGetCurrent");
+        CHECK(current == own);
+        m.expect(m.driver.cuCtxPushCurrent(primary), "cuCtxPushCurrent");
+        m.expect(m.driver.cuCtxSynchronize(), "cuCtxSynchronize");
+        CHECK(anywhere.verify() == "");
+        m.expect(m.driver.cuCtxPopCurrent(&current), "cuCtxPopCurrent");
+    }
+    lidx_close(retained);
+    lidx_close(in_own);
+    m.expect(destroy(own), "cuCtxDestroy");
+    m.make_current();
+}
+
+TEST_CASE("streams: threads with a context of lidx each") {
+    const Machine& m = machine();
+    constexpr int kThreads = 3;
+    std::string wrong[kThreads];
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t)
+        threads.emplace_back([&m, &wrong, t] {
+            try {
+                m.make_current();
+                const std::string path = m.driver.path;
+                lidx_config config;
+                lidx_config_init(&config);
+                config.driver_path = path.c_str();
+                lidx_context* context = nullptr;
+                if (lidx_open(&config, &context) != LIDX_OK) throw check::MachineError(lidx_last_error(nullptr));
+                {
+                    DecodeStep step(m, context, t == 0 ? "generic_score" : nullptr, 50 + static_cast<uint64_t>(t));
+                    const Stream stream(m);
+                    for (int round = 0; round < 4 && wrong[t].empty(); ++round) {
+                        step.renew();
+                        step.enqueue(stream.handle);
+                        stream.wait();
+                        wrong[t] = step.verify();
+                    }
+                }
+                lidx_close(context);
+            } catch (const std::exception& error) {
+                wrong[t] = error.what();
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& text : wrong) CHECK(text == "");
+}
