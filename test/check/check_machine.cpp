@@ -55,6 +55,11 @@ void GuardedBuffer::restore() const {
     if (bytes_ != 0) machine_.expect(machine_.driver.cuMemcpyHtoD(base_, image_.data(), image_.size()), "cuMemcpyHtoD");
 }
 
+void GuardedBuffer::replace(const void* payload) {
+    std::memcpy(image_.data() + offset_, payload, bytes_);
+    restore();
+}
+
 std::string GuardedBuffer::damage(bool payload_too) {
     if (bytes_ == 0) return "";
     seen_.resize(image_.size());

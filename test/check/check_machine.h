@@ -59,6 +59,8 @@ public:
     }
     // Writes the image again: payload and guards as at first.
     void restore() const;
+    // Another payload of the same size.
+    void replace(const void* payload);
     // Copies everything back. "" or which byte beside the payload (payload_too: or inside) is not what was uploaded.
     std::string damage(bool payload_too);
     // As of the last damage().

@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "check_model.h"
+#include "check_upload.h"
 #include "kernel/sm90_schedule.h"
 #include "ref/bf16.h"
 #include "ref/error_bound.h"
@@ -31,46 +32,6 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 std::string lidx_failure(const Machine& machine, const char* what, lidx_status status) {
     return std::string(what) + ": " + lidx_status_string(status) + " (" + lidx_last_error(machine.lidx) + ")";
-}
-
-lidx_score_desc describe(const Inputs& in) {
-    lidx_score_desc desc;
-    lidx_score_desc_init(&desc);
-    const Engine& e = in.c.engine;
-    if (in.c.check_flag) desc.flags |= LIDX_FLAG_CHECK;
-    if (e.fills()) desc.flags |= LIDX_FLAG_FILL;
-    if (e.relative) desc.flags |= LIDX_FLAG_RELATIVE_COLUMNS;
-    if (e.pdl) desc.flags |= LIDX_FLAG_PDL;
-    if (e.sees == Engine::Sees::kCausal) desc.flags |= LIDX_FLAG_CAUSAL;
-    if (e.rows == Engine::Rows::kFixed) desc.row_map = LIDX_ROWS_FIXED;
-    if (e.rows == Engine::Rows::kIds) desc.row_map = LIDX_ROWS_REQUEST_IDS;
-    if (e.sees == Engine::Sees::kRowLength) desc.visibility = LIDX_SEE_ROW_LENGTH;
-    if (e.sees == Engine::Sees::kWindow) desc.visibility = LIDX_SEE_WINDOW;
-    desc.length_type = e.wide ? LIDX_INT64 : LIDX_INT32;
-    desc.compress_ratio = e.ratio > 1 ? e.ratio : 0;
-    desc.max_sms = e.sms;
-    desc.weight_type = e.weight_bf16 ? LIDX_BF16 : LIDX_FP32;
-    desc.weight_stride = e.weight_gap != 0 ? in.c.heads + e.weight_gap : 0;
-    desc.weight2_type = e.factor == 2 ? LIDX_BF16 : LIDX_FP32;
-    desc.weight2_stride = e.factor != 0 ? in.c.heads + 1 : 0;
-    desc.score_type = e.bf16 ? LIDX_BF16 : LIDX_FP32;
-    desc.score_columns = in.declared_columns;
-    desc.scale_block_table_stride = in.scale_table_width;
-    if (e.scale_table) desc.scale_num_pages = in.scale_num_pages;
-    desc.batch = in.c.batch;
-    desc.max_rows = in.max_rows;
-    desc.max_tokens = in.max_tokens;
-    desc.heads = in.c.heads;
-    desc.depth = in.c.depth;
-    desc.max_keys = in.max_keys;
-    desc.page_size = in.page_size;
-    desc.num_pages = in.num_pages;
-    desc.k_page_stride = in.k_page_stride;
-    desc.k_scale_page_stride = in.k_scale_page_stride;
-    desc.block_table_stride = in.table_width;
-    desc.score_stride = in.score_stride;
-    desc.kernel = in.c.kernel == "auto" ? nullptr : in.c.kernel.c_str();
-    return desc;
 }
 
 int tile_tokens_of(const std::string& symbol) {
@@ -386,54 +347,8 @@ Outcome run_case(const Machine& machine, const Inputs& in, const std::string& st
     if ((info.workspace_bytes != 0) != in.c.check_flag)
         complain("workspace_bytes is " + std::to_string(info.workspace_bytes));
 
-    std::vector<uint32_t> poison(static_cast<size_t>(in.max_rows) * in.score_stride);
-    for (size_t i = 0; i < poison.size(); ++i) poison[i] = score_poison(in.c, static_cast<int64_t>(i));
-    const size_t score_bytes = in.c.engine.bf16 ? 2 : 4;
-    std::vector<uint8_t> poison_bytes(poison.size() * score_bytes);
-    for (size_t i = 0; i < poison.size(); ++i)
-        std::memcpy(poison_bytes.data() + i * score_bytes, &poison[i], score_bytes);
-    const bool window = in.c.engine.sees == Engine::Sees::kWindow;
-    const size_t length_size = in.c.engine.wide ? 8 : 4;
-    const std::vector<uint8_t> none, lens_bytes = length_bytes(in.c, window ? in.sight.begins : in.sight.lengths),
-                               end_bytes = window ? length_bytes(in.c, in.sight.ends) : none;
-    const std::vector<int32_t>& row_map = in.c.engine.rows == Engine::Rows::kIds ? in.sight.row_requests
-                                                                                 : in.sight.cu_seqlens;
-    const size_t row_map_bytes = in.c.engine.rows == Engine::Rows::kFixed ? 0 : row_map.size() * 4;
-    const std::vector<uint32_t> zeros(info.workspace_bytes / 4);
-    const bool tight = in.c.tight;
-    GuardedBuffer q(machine, "q", in.q.data(), in.q.size(), 16, tight);
-    // No more alignment than lidx.h asks for; the sm90 kernels ask for more.
-    GuardedBuffer q_scale(machine, "q_scale", in.weights.data(), in.weights.size(),
-                          is_sm90(out.symbol) ? 16 : in.c.engine.weight_bf16 ? 2 : 4, tight);
-    GuardedBuffer q_scale2(machine, "q_scale2", in.weights2.data(), in.weights2.size(),
-                           in.c.engine.factor == 2 ? 2 : 4, tight);
-    GuardedBuffer k_pool(machine, "k", in.k_pool.data(), in.k_pool.size(), 16, tight);
-    GuardedBuffer k_scale_pool(machine, "k_scale", in.k_scale_pool.data(), in.k_scale_pool.size(), 4, tight);
-    GuardedBuffer table(machine, "block_table", in.block_table.data(), in.block_table.size() * 4, 4, tight);
-    GuardedBuffer scale_table(machine, "scale_block_table", in.scale_table.data(), in.scale_table.size() * 4, 4,
-                              tight);
-    GuardedBuffer lens(machine, window ? "row_begin" : "context_lens", lens_bytes.data(), lens_bytes.size(),
-                       length_size, tight);
-    GuardedBuffer ends(machine, "row_end", end_bytes.data(), end_bytes.size(), length_size, tight);
-    GuardedBuffer rows(machine, "the row map", row_map.data(), row_map_bytes, 4, tight);
-    GuardedBuffer scores(machine, "scores", poison_bytes.data(), poison_bytes.size(), score_bytes, false);
-    GuardedBuffer workspace(machine, "workspace", zeros.data(), zeros.size() * 4, 16, false);
-
-    lidx_score_args args;
-    lidx_score_args_init(&args);
-    args.q = q.at<void>();
-    args.q_scale = q_scale.at<void>();
-    args.q_scale2 = q_scale2.at<void>();
-    args.k_base = k_pool.at<void>();
-    args.k_scale_base = in.k_scale_pool.empty() ? k_pool.at<void>(in.k_scale_offset) : k_scale_pool.at<void>();
-    args.block_table = table.at<int32_t>();
-    args.scale_block_table = scale_table.at<int32_t>();
-    (window ? args.row_begin : args.context_lens) = lens.at<void>();
-    args.row_end = ends.at<void>();
-    (in.c.engine.rows == Engine::Rows::kIds ? args.row_requests : args.cu_seqlens_q) = rows.at<int32_t>();
-    args.scores = scores.at<void>();
-    args.workspace = workspace.at<void>();
-    args.workspace_bytes = info.workspace_bytes;
+    Upload upload(machine, in, is_sm90(out.symbol) ? 16 : in.c.engine.weight_bf16 ? 2 : 4, info.workspace_bytes);
+    const lidx_score_args& args = upload.args;
 
     const std::optional<Counts> before = stats_file.empty() ? std::nullopt : read_counts(stats_file);
     status = lidx_score_enqueue(machine.lidx, raw_plan, &args, nullptr);
@@ -449,23 +364,14 @@ Outcome run_case(const Machine& machine, const Inputs& in, const std::string& st
         }
     }
 
-    for (GuardedBuffer* buffer : {&q, &q_scale, &q_scale2, &k_pool, &k_scale_pool, &table, &scale_table, &lens, &ends,
-                                  &rows})
-        complain(buffer->damage(true));
-    complain(scores.damage(false));
-    complain(workspace.damage(false));
-    out.scores.resize(poison.size());
-    for (size_t i = 0; i < poison.size(); ++i)
-        std::memcpy(&out.scores[i], scores.payload() + i * score_bytes, score_bytes);
+    complain(upload.damage());
+    out.scores = upload.scores();
     out.hash = 0xcbf29ce484222325u;  // FNV-1a over words
     for (uint32_t word : out.scores) out.hash = (out.hash ^ word) * 0x100000001b3u;
-    if (!zeros.empty()) {
-        std::vector<uint32_t> words(zeros.size());
-        std::memcpy(words.data(), workspace.payload(), words.size() * 4);
-        const uint32_t want = in.has_bad_pages ? 1 : 0;
-        if (words[0] != want)
-            complain("the check word is " + std::to_string(words[0]) + ", expected " + std::to_string(want));
-    }
+    const std::vector<uint32_t> words = upload.workspace();
+    const uint32_t want = in.has_bad_pages ? 1 : 0;
+    if (!words.empty() && words[0] != want)
+        complain("the check word is " + std::to_string(words[0]) + ", expected " + std::to_string(want));
     if (bench_runs > 0 && out.problem.empty()) out.microseconds = time_launches(machine, raw_plan, args, bench_runs);
     return out;
 }
