@@ -474,6 +474,69 @@ class EndToEnd(Command):
         self.assertIn("emulator", done.stdout)
 
 
+class Quantize(Command):
+    """Expected codes by hand: 0x38 is 1, 0x7e is 448, a step of the last place is 1/8 of the binade."""
+
+    def quantize(self, shape, values, *arguments, descr=None):
+        write_npy(self.path("in.npy"), shape, values, descr)
+        self.ok("quantize", "--in", self.path("in.npy"), "--codes", self.path("codes.npy"), "--scales",
+                self.path("scales.npy"), "--device", DEVICE, *arguments)
+        codes_shape, codes = read_npy(self.path("codes.npy"))
+        scales_shape, scales = read_npy(self.path("scales.npy"))
+        self.assertEqual(codes_shape, list(shape))
+        self.assertEqual(scales_shape, list(shape[:-1]))
+        return codes, scales
+
+    def test_codes_by_hand(self):
+        known = [(448.0, 0x7e), (1.0, 0x38), (-2.0, 0xc0), (0.0, 0), (-0.0, 0x80), (2.0 ** -9, 1), (17.0, 0x58),
+                 (19.0, 0x5a), (-2.0 ** -10, 0x80), (3 * 2.0 ** -10, 2)]
+        values = array.array("f", [value for value, _ in known] + [0.0] * (128 - len(known)))
+        codes, scales = self.quantize((1, 1, 128), values)
+        self.assertEqual(list(codes[:len(known)]), [code for _, code in known])
+        self.assertEqual(list(codes[len(known):]), [0] * (128 - len(known)))
+        self.assertEqual(list(scales), [1.0])
+
+    def test_scales_are_powers_of_two_if_asked(self):
+        values = array.array("f", [449.0] + [2.0] * 63 + [-448.0] + [0.0] * 63)
+        codes, scales = self.quantize((2, 64), values, "--pow2")
+        self.assertEqual(list(scales), [2.0, 1.0])
+        self.assertEqual(list(codes[:2]), [0x76, 0x38])   # 224.5 and 1
+        self.assertEqual(codes[64], 0xfe)
+
+    def test_rotation_spreads_one_element(self):
+        codes, scales = self.quantize((128,), array.array("f", [0.0] * 5 + [8.0] + [0.0] * 122), "--rotate")
+        signs = [-1 if bin(i & 5).count("1") % 2 else 1 for i in range(128)]
+        self.assertEqual(list(codes), [0x7e if sign > 0 else 0xfe for sign in signs])
+        self.assertAlmostEqual(scales[0], 8 * 128 ** -0.5 / 448, places=9)
+
+    def test_bf16_and_fp16_are_taken(self):
+        bf16 = array.array("H", [0x43e0] + [0x3f80] * 63)   # 448, 1
+        codes, scales = self.quantize((1, 64), bf16, descr="<u2")
+        self.assertEqual((list(codes), list(scales)), ([0x7e] + [0x38] * 63, [1.0]))
+        fp16 = array.array("H", [0x5f00] + [0x3c00] * 63)
+        codes, scales = self.quantize((1, 64), fp16, descr="<f2")
+        self.assertEqual((list(codes), list(scales)), ([0x7e] + [0x38] * 63, [1.0]))
+
+    def test_nothing_is_nothing(self):
+        codes, scales = self.quantize((0, 128), array.array("f"))
+        self.assertEqual((len(codes), len(scales)), (0, 0))
+
+    def test_bad_input(self):
+        source, codes, scales = (self.path(name) for name in ("in.npy", "c.npy", "s.npy"))
+        arguments = ("quantize", "--in", source, "--codes", codes, "--scales", scales, "--device", "emu")
+        self.refused(2, "in.npy", *arguments)
+        write_npy(source, (2, 100), array.array("f", [0.0] * 200))
+        self.refused(2, "shape (2, 100): the last dimension must be 64 or 128", *arguments)
+        write_npy(source, (), array.array("f", [0.0]))
+        self.refused(2, "the last dimension must be 64 or 128", *arguments)
+        write_npy(source, (1, 64), array.array("i", [0] * 64))
+        self.refused(2, "descr '<i4': must be '<f4' (fp32)", *arguments)
+        write_npy(source, (1, 64), array.array("f", [0.0] * 64))
+        self.refused(2, "is an input", "quantize", "--in", source, "--codes", source, "--scales", scales)
+        self.refused(2, "is also written for --codes", "quantize", "--in", source, "--codes", codes, "--scales", codes)
+        self.assertFalse(os.path.exists(codes))
+
+
 class BadInput(Command):
     """Each row damages one file of a good case; score and verify must refuse it with exit code 2 and a message."""
 

@@ -56,6 +56,16 @@ struct HeatmapOptions {
 };
 int run_heatmap(const HeatmapOptions& options);
 
+struct QuantizeOptions {
+    std::filesystem::path in;
+    std::filesystem::path codes;
+    std::filesystem::path scales;
+    bool rotate = false;
+    bool pow2 = false;
+    std::string device = "auto";
+};
+int run_quantize(const QuantizeOptions& options);
+
 struct BenchOptions {
     bool list = false;
     std::string device = "cuda";

@@ -181,6 +181,33 @@ void add_heatmap(CLI::App& app, std::function<int()>& chosen) {
     command->callback([o, &chosen] { chosen = [o] { return run_heatmap(*o); }; });
 }
 
+void add_quantize(CLI::App& app, std::function<int()>& chosen) {
+    auto* command = app.add_subcommand("quantize", "Quantise vectors to codes and scales as they lie in a cache");
+    const auto o = std::make_shared<QuantizeOptions>();
+    command
+        ->add_option("--in", o->in,
+                     "Vectors: f32, f16, or u16 holding the bits of bf16; the last dimension is 64 or 128")
+        ->required()
+        ->type_name("FILE");
+    command->add_option("--codes", o->codes, "e4m3 codes to write: u8, the shape of the input")
+        ->required()
+        ->type_name("FILE");
+    command->add_option("--scales", o->scales, "Scales to write: f32, that shape without its last dimension")
+        ->required()
+        ->type_name("FILE");
+    command->add_flag("--rotate", o->rotate, "Hadamard rotation before");
+    command->add_flag("--pow2", o->pow2, "Scales rounded up to powers of two");
+    command->add_option("--device", o->device, "auto: a CUDA GPU, else the emulator")
+        ->check(CLI::IsMember({"auto", "cuda", "emu"}))
+        ->capture_default_str();
+    command->footer(
+        "The bits are those of lidx_store_enqueue() and lidx_query_enqueue(); docs/cache.md says how they come about.\n"
+        "\n"
+        "Example\n"
+        "  lidx quantize --in keys.npy --codes codes.npy --scales scales.npy --rotate");
+    command->callback([o, &chosen] { chosen = [o] { return run_quantize(*o); }; });
+}
+
 void add_bench(CLI::App& app, std::function<int()>& chosen) {
     auto* command = app.add_subcommand("bench", "Time named workloads on a GPU");
     const auto o = std::make_shared<BenchOptions>();
@@ -222,6 +249,7 @@ int run(int argc, char** argv) {
     add_verify(app, chosen);
     add_info(app, chosen);
     add_heatmap(app, chosen);
+    add_quantize(app, chosen);
     add_bench(app, chosen);
     try {
         app.parse(argc, argv);
