@@ -73,7 +73,8 @@ def main():
         def passes(tests, text):
             with open(edited, "w", encoding="utf-8") as file:
                 file.write(text)
-            environment = dict(os.environ, PTXEMU_PTX=edited, LIDX_TEST_DRIVER="emu")   # there is no PTX to edit on a GPU
+            # On a GPU there is no PTX to edit.
+            environment = dict(os.environ, PTXEMU_PTX=edited, LIDX_TEST_DRIVER="emu")
             done = subprocess.run([program, tests], env=environment, timeout=300,
                                   capture_output=True, text=True)
             return done.returncode == 0, done.stdout + done.stderr

@@ -134,7 +134,8 @@ void require_apart(const std::vector<Output>& outputs, const std::filesystem::pa
         const std::filesystem::path& path = outputs[i].path;
         if (path.empty()) bad_input(option + ": the path is empty");
         for (const char* name : kCaseFiles)
-            if (!case_dir.empty() && same_file(path, case_dir / name)) bad_input(option + ": " + path.string() + " is a file of the case");
+            if (!case_dir.empty() && same_file(path, case_dir / name))
+                bad_input(option + ": " + path.string() + " is a file of the case");
         for (const auto& input : inputs)
             if (same_file(path, input)) bad_input(option + ": " + path.string() + " is an input");
         for (size_t other = 0; other < i; ++other)

@@ -102,8 +102,8 @@ struct Output {
     const char* option;   // named in the message
     std::filesystem::path path;
 };
-// case_dir empty: there is no case. Throws Failure(kBadInput) if a path is empty, names a file of the case, another input or another output: writing it
-// would destroy what was just read or written.
+// Throws Failure(kBadInput) if a path is empty, names a file of the case (case_dir empty: there is none), another input
+// or another output: writing it would destroy what was just read or written.
 void require_apart(const std::vector<Output>& outputs, const std::filesystem::path& case_dir,
                    const std::vector<std::filesystem::path>& inputs = {});
 
