@@ -24,7 +24,8 @@ TYPES = {"|u1": "B", "<i4": "i", "<f4": "f"}
 
 def run(*arguments, env=None):
     environment = {name: value for name, value in os.environ.items()
-                   if name not in ("PTXEMU_CC", "PTXEMU_SMS", "PTXEMU_STATS", "PTXEMU_PTX")}
+                   if name not in ("PTXEMU_CC", "PTXEMU_SMS", "PTXEMU_STATS", "PTXEMU_PTX",
+                                   "PTXEMU_TRACE", "PTXEMU_DETAIL")}
     environment.update(env or {})
     return subprocess.run([LIDX, *map(str, arguments)], capture_output=True, text=True, env=environment, timeout=600)
 
@@ -396,6 +397,24 @@ class EndToEnd(Command):
                     counts = json.load(file)["warp_counts"]
                 mma = sum(n for name, n in counts.items() if name.split(".")[:2] == ["tcgen05", "mma"])
                 self.assertEqual(mma, 4 * 2 * 3 * -(-tokens // tile))
+
+    @unittest.skipIf(DEVICE != "emu", "only the emulator traces")
+    def test_trace_has_every_mma_and_every_byte(self):
+        for capability in (100, 90):
+            case = self.gen(f"t{capability}", "--tokens", 3, "--keys", 300, "--batch", 2)
+            trace, stats = self.path("trace.json"), self.path("stats.json")
+            self.score(case, "scores.npy", env={"PTXEMU_CC": str(capability), "PTXEMU_TRACE": trace,
+                                                "PTXEMU_STATS": stats, "PTXEMU_DETAIL": "1"})
+            with open(trace, encoding="utf-8") as file:
+                slices = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+            with open(stats, encoding="utf-8") as file:
+                counts = json.load(file)
+            self.assertGreater(counts["mma_operations"], 0)
+            self.assertEqual(sum(event["cat"] == "mma" for event in slices), counts["mma_operations"])
+            self.assertEqual(sum(event["args"]["bytes"] for event in slices if event["name"].startswith("TMA ")),
+                             counts["bytes"]["tma_loaded"])
+            per_warp = counts["role_counts"].values()
+            self.assertEqual(sum(sum(warp.values()) for warp in per_warp), counts["warp_instructions"])
 
     @unittest.skipIf(DEVICE != "emu", "only the emulator counts")
     def test_stats_of_nothing_are_zero(self):

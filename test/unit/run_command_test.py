@@ -13,6 +13,7 @@ import tempfile
 import unittest
 
 PTXEMU = os.path.abspath(sys.argv.pop(1))
+PICTURE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/ptxemu/trace_picture.py")
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 
@@ -50,7 +51,7 @@ SAXPY = HEADER + """
 # One box of 8 rows of 32 bytes by TMA, then each thread stores 8 of its 256 bytes.
 COPY = HEADER + """
 .visible .entry copy(.param .align 64 .b8 map[128], .param .u64 out) {
-    .shared .align 128 .b8 tile[256];
+    .shared .align 128 .b8 tile[512];
     .shared .align 8 .b64 bar;
     .reg .pred %p, %q;
     .reg .b32 %r<6>;
@@ -324,6 +325,78 @@ class Outcomes(Command):
         stats = self.read_json("s.json")
         self.assertEqual((stats["launches"], stats["ctas"], stats["warp_counts"]["st.shared"]), (1, 1, 1))
 
+    def test_stats_by_warp_bytes_and_bank_conflicts(self):
+        # By hand: a stride of 8 bytes puts two of the 32 words into each of 16 banks, 128 bytes put all into one;
+        # 16-byte accesses of neighbours take a quarter warp a pass.
+        kernel = HEADER + """
+.visible .entry strides() {
+    .shared .align 16 .b8 tile[4096];
+    .reg .b32 %r<10>;
+    mov.u32 %r0, %tid.x;
+    and.b32 %r0, %r0, 31;
+    mov.u32 %r1, tile;
+    mov.b32 %r2, 0;
+    mad.lo.u32 %r3, %r0, 8, %r1;
+    st.shared.b32 [%r3], %r2;
+    mad.lo.u32 %r4, %r0, 128, %r1;
+    st.shared.b32 [%r4], %r2;
+    mad.lo.u32 %r5, %r0, 16, %r1;
+    st.shared.v4.b32 [%r5], {%r2, %r2, %r2, %r2};
+    ld.shared.b32 %r6, [%r1];
+    ret;
+}
+"""
+        self.run_ptx(kernel, "--stats", self.path("s.json"), block=32)
+        stats = self.read_json("s.json")
+        line = kernel[:kernel.index("st.shared.b32 [%r3]")].count("\n") + 1
+        self.assertEqual(stats["shared_memory_passes"], {
+            "taken": 2 + 32 + 4 + 1, "without_conflicts": 1 + 1 + 4 + 1,
+            "by_line": {f"strides:{line}": {"taken": 2, "without_conflicts": 1},
+                        f"strides:{line + 2}": {"taken": 32, "without_conflicts": 1}}})
+        self.assertEqual(stats["bytes"], {"shared_written": 32 * (4 + 4 + 16), "shared_read": 128})
+        self.run_ptx(UNORDERED, "--stats", self.path("s.json"), block=64)
+        roles = self.read_json("s.json")["role_counts"]
+        self.assertEqual((roles["warp 0"].get("st.shared"), roles["warp 1"].get("st.shared")), (1, None))
+        self.assertEqual((roles["warp 0"].get("ld.shared"), roles["warp 1"].get("ld.shared")), (None, 1))
+
+    def test_trace(self):
+        write_npy(self.path("in.npy"), [16, 64], "|u1", [0] * 1024)
+        self.run_ptx(COPY, "--trace", self.path("t.json"), block=64, grid=2, args=[
+            {"buffer": "in.npy", "name": "data", "param": False},
+            {"tensormap": {"globalAddress": "data", "tensorDataType": "UINT8", "globalDim": [64, 16],
+                           "globalStrides": [64], "boxDim": [32, 8]}},
+            {"buffer": {"shape": [512], "dtype": "u8"}}])
+        trace = self.read_json("t.json")
+        slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+        self.assertIn("nominal", trace["otherData"]["clock"])
+        self.assertEqual(trace["otherData"]["slices"], len(slices))
+        copies = [event for event in slices if event["cat"] == "tma"]
+        line = COPY[:COPY.index("cp.async.bulk.tensor")].count("\n") + 1
+        self.assertEqual([(event["name"], event["args"]["bytes"], event["args"]["ptx_line"]) for event in copies],
+                         [("TMA 256 B", 256, line)] * 2)
+        for copy in copies:
+            # 256 bytes at 64 a clock; whoever waits for them goes on 600 clocks behind (nominal_clocks.h).
+            self.assertAlmostEqual(copy["dur"] * 1000, 4)
+            waits = [event for event in slices
+                     if event["pid"] == copy["pid"] and event["name"].startswith("wait: mbarrier")]
+            self.assertEqual({event["tid"] for event in waits}, {0, 1})
+            for wait in waits:
+                self.assertAlmostEqual((wait["ts"] + wait["dur"]) * 1000, copy["ts"] * 1000 + 604)
+        for pid in {event["pid"] for event in slices}:
+            for tid in {event["tid"] for event in slices if event["pid"] == pid}:
+                mine = sorted((event["ts"], event["ts"] + event["dur"]) for event in slices
+                              if (event["pid"], event["tid"]) == (pid, tid))
+                self.assertTrue(all(end <= begin + 1e-9 for (_, end), (begin, _) in zip(mine, mine[1:])), (pid, tid))
+        picture = subprocess.run([sys.executable, PICTURE, self.path("t.json"), self.path("t.svg")],
+                                 capture_output=True, text=True)
+        self.assertEqual(picture.returncode, 0, picture.stderr)
+        with open(self.path("t.svg"), encoding="utf-8") as file:
+            self.assertIn("TMA 256 B: ", file.read())
+
+    def test_trace_that_cannot_be_written(self):
+        self.assertIn("cannot create it", self.run_ptx(UNORDERED, "--trace", self.path("no/t.json"), code=2))
+        self.assertIn("No space left", self.run_ptx(UNORDERED, "--trace", "/dev/full", code=2))
+
     def test_info(self):
         done = subprocess.run([PTXEMU, "info", self.put("kernel.ptx", SAXPY)], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -333,7 +406,7 @@ class Outcomes(Command):
     def test_help_teaches(self):
         done = subprocess.run([PTXEMU, "run", "--help"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0)
-        for word in ("args.json", "tensormap", "--seeds", "--check"):
+        for word in ("args.json", "tensormap", "--seeds", "--check", "--trace", "--stats"):
             self.assertIn(word, done.stdout)
 
 

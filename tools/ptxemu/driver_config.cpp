@@ -44,11 +44,13 @@ Config read_config() {
     const unsigned cores = std::max(1u, std::min(256u, std::thread::hardware_concurrency()));
     device.threads = static_cast<int>(number("PTXEMU_THREADS", cores, 1, 1024));
     device.check = number("PTXEMU_CHECK", 0, 0, 1) != 0;
+    device.detail = number("PTXEMU_DETAIL", 0, 0, 1) != 0;
     device.progress = number("PTXEMU_PROGRESS", 0, 0, 1) != 0;
     device.max_instructions = number("PTXEMU_MAX_INSTRUCTIONS", device.max_instructions, 1, ~uint64_t{0});
     device.max_shared_per_block = static_cast<uint32_t>(limits_of(capability).shared_per_block_optin);
     config.stats_path = path("PTXEMU_STATS");
     config.ptx_path = path("PTXEMU_PTX");
+    config.trace_path = path("PTXEMU_TRACE");
     return config;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Initialisation, the device and its attributes, names of results.
+#include <cerrno>
 #include <cstring>
 
 #include "driver_state.h"
@@ -141,6 +142,13 @@ PTXEMU_API CUresult CUDAAPI cuInit(unsigned int flags) {
         if (flags != 0) fail(CUDA_ERROR_INVALID_VALUE, "flags must be 0, not " + std::to_string(flags));
         if (s.initialised) return;
         s.config = read_config();
+        if (!s.config.trace_path.empty()) {
+            if (!s.trace.open(s.config.trace_path)) {
+                fail(CUDA_ERROR_OPERATING_SYSTEM, "PTXEMU_TRACE '" + s.config.trace_path + "' cannot be created: " +
+                                                      std::strerror(errno));
+            }
+            s.config.device.trace = &s.trace;
+        }
         write_stats(s);   // all zero: a process that launches nothing has counts, too
         s.initialised = true;
     });

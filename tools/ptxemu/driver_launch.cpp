@@ -261,6 +261,10 @@ void launch_kernel(CUfunction handle, Launch launch, CUstream stream, void** par
     if (code != CUDA_SUCCESS && result.status != RunStatus::kInvalidParams) call.s.sticky = code;
     if (code != CUDA_SUCCESS) fail(code, result.message.empty() ? "launch failed" : result.message);
     write_stats(call.s);
+    if (call.s.config.device.trace != nullptr && !call.s.trace.flush()) {
+        fail(CUDA_ERROR_OPERATING_SYSTEM, "PTXEMU_TRACE '" + call.s.config.trace_path + "' cannot be written: " +
+                                              std::strerror(errno));
+    }
 }
 
 int active_blocks(const State& s, const LoadedFunction& f, int block_threads, size_t dynamic_bytes) {

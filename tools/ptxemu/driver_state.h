@@ -21,6 +21,7 @@
 #include "ir.h"
 #include "memory.h"
 #include "occupancy.h"
+#include "profile.h"
 
 #define PTXEMU_API extern "C" __attribute__((visibility("default")))
 
@@ -38,6 +39,7 @@ struct Config {
     DeviceConfig device;
     std::string stats_path;   // PTXEMU_STATS
     std::string ptx_path;     // PTXEMU_PTX
+    std::string trace_path;   // PTXEMU_TRACE
 };
 // Reads PTXEMU_*. Throws Failure(CUDA_ERROR_INVALID_VALUE) naming variable, value and limit.
 Config read_config();
@@ -92,6 +94,7 @@ struct State {
     CUresult sticky = CUDA_SUCCESS;
     Config config;
     Stats stats;
+    TraceLog trace;
     std::shared_ptr<Context> primary;
     int primary_count = 0;
     unsigned primary_flags = 0;

@@ -119,6 +119,8 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
     RunResult result;
     Stats total;
     total.launches = 1;
+    TraceLog::LaunchTrace launch_trace;
+    if (device.trace != nullptr) launch_trace = device.trace->begin(launch.grid);
     auto last_report = started;
     bool reported = false;
 
@@ -134,6 +136,8 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
         worker->rank_constants = &rank_constants;
         worker->shadow = &shadow;
         worker->max_instructions = device.max_instructions;
+        if (device.detail || device.trace != nullptr)
+            worker->profile = std::make_unique<Profile>(program, device.trace != nullptr, device.detail);
         worker->warp_counts.assign(program.code.size(), 0);
         worker->lane_counts.assign(program.code.size(), 0);
         const auto report_progress = [&] {
@@ -177,6 +181,8 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
         total.tma_bytes_loaded += worker->exec.tma_bytes_loaded;
         total.mma_operations += worker->exec.mma_operations;
         total.event_order += worker->event_order;
+        if (worker->profile) worker->profile->add_to(total);
+        if (worker->profile && device.trace) worker->profile->add_to(*device.trace, launch_trace);
     };
 
     const uint64_t threads = std::clamp<uint64_t>(static_cast<uint64_t>(std::max(device.threads, 1)), 1, clusters);

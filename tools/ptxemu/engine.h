@@ -15,12 +15,16 @@
 
 namespace ptxemu {
 
+class TraceLog;   // profile.h
+
 struct DeviceConfig {
     int compute_capability = 100;          // PTXEMU_CC: 80, 90, 100, 103
     int multiprocessors = 148;             // PTXEMU_SMS
     uint64_t seed = 0;                     // PTXEMU_SEED; 0: the plain in-order schedule, else adversarial
     int threads = 1;                       // PTXEMU_THREADS: host threads that run CTAs
     bool check = false;                    // PTXEMU_CHECK: report what the hardware lets pass
+    bool detail = false;                   // count by warp, bytes and bank conflicts, too
+    TraceLog* trace = nullptr;             // where to write a trace; null: none
     bool progress = false;                 // PTXEMU_PROGRESS: a line on stderr where a launch takes over 2 s
     uint32_t max_shared_per_block = 232448; // opt-in limit; 227 KB on sm_90 and sm_100
     uint64_t max_instructions = 100'000'000'000; // PTXEMU_MAX_INSTRUCTIONS: of a CTA's warps; about an hour
@@ -50,6 +54,11 @@ struct Stats {
     std::vector<Finding> findings;         // launch after launch
     // Of the last launch: a hash of the order in which each CTA's warps ran and its asynchronous operations completed.
     uint64_t event_order = 0;
+    // With DeviceConfig::detail. Executions by each warp of its CTA ("warp 0"); bytes moved; passes of the
+    // shared-memory pipe by "kernel:PTX line", and the fewest that the same accesses could have taken.
+    std::map<std::string, std::map<std::string, uint64_t>> role_counts;
+    std::map<std::string, uint64_t> bytes;
+    std::map<std::string, std::array<uint64_t, 2>> bank_conflicts;
     double seconds = 0;
     void add(const Stats& other);
 };

@@ -5,6 +5,7 @@
 
 #include "checker.h"
 #include "isa.h"
+#include "profile.h"
 #include "warp.h"
 
 namespace ptxemu {
@@ -148,6 +149,7 @@ bool exec_mbarrier_tx(Exec& x, const Insn& in, uint32_t mask) {
               in.aux & 1 ? mbarrier_complete_tx(word, bytes, &completed)
                          : mbarrier_expect_tx(word, bytes, &completed));
         if (completed) phase_completed(x, lane, address);
+        if (x.profile) x.profile->arrived(x, shared_address(x, lane, address, "mbarrier address"));
     }
     return true;
 }
@@ -175,6 +177,7 @@ bool exec_mbarrier_arrive(Exec& x, const Insn& in, uint32_t mask) {
         check(x, lane, address, mbarrier_arrive(word, in.aux & 2 ? 1 : operand, in.aux & 1, &token, &completed));
         if (completed && in.aux & 4) check(x, lane, address, "an arrive.noComplete completes the phase");
         if (completed) phase_completed(x, lane, address);
+        if (x.profile) x.profile->arrived(x, shared_address(x, lane, address, "mbarrier address"));
         state[lane] = token;
     }
     return true;
@@ -345,6 +348,7 @@ void mbarrier_arrive_at(Exec& x, const AsyncOp& op, uint32_t address) {
     if (x.checker) [[unlikely]] x.checker->signalled(op, address);
     check(x, op.lane, address, mbarrier_arrive(mbarrier_at(x, op.lane, address), 1, false, nullptr, &completed));
     if (completed) phase_completed(x, op.lane, address);
+    if (x.profile) x.profile->arrived(x, address);
 }
 
 void mbarrier_complete_at(Exec& x, const AsyncOp& op, uint32_t address, uint32_t bytes) {
@@ -352,6 +356,7 @@ void mbarrier_complete_at(Exec& x, const AsyncOp& op, uint32_t address, uint32_t
     if (x.checker) [[unlikely]] x.checker->signalled(op, address);
     check(x, op.lane, address, mbarrier_complete_tx(mbarrier_at(x, op.lane, address), bytes, &completed));
     if (completed) phase_completed(x, op.lane, address);
+    if (x.profile) x.profile->arrived(x, address);
 }
 
 std::span<const Row> rows_barrier() { return kRows; }

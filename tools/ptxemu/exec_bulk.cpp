@@ -8,6 +8,7 @@
 #include "checker.h"
 #include "definedness.h"
 #include "isa.h"
+#include "profile.h"
 #include "tma.h"
 #include "warp.h"
 
@@ -430,8 +431,10 @@ void complete(Exec& x, AsyncOp& op) {
                 }
                 AsyncOp earlier = std::move(pending[i]);
                 pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
+                if (x.profile) x.profile->completing(x, earlier);
                 complete(x, earlier);
             }
+            if (x.profile) x.profile->completing(x, op);   // behind them
             mbarrier_arrive_at(x, op, op.mbarrier);
             break;
         }

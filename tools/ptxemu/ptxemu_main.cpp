@@ -144,7 +144,9 @@ void add_run(CLI::App& app, std::function<int()>& chosen, const std::string& rep
         ->transform(whole(uint64_t{1}, std::numeric_limits<uint64_t>::max()))
         ->capture_default_str();
     command->add_option("--json", o->json, "Write result and findings as JSON")->type_name("FILE");
-    command->add_option("--stats", o->stats, "Write dynamic counts as JSON")->type_name("FILE");
+    command->add_option("--trace", o->trace, "Write a Chrome/Perfetto trace in nominal clocks")->type_name("FILE");
+    command->add_option("--stats", o->stats, "Write dynamic counts as JSON: by opcode and warp, bytes, bank conflicts")
+        ->type_name("FILE");
     command->footer(kRunFooter);
     command->callback([o, grid, block, cluster, &chosen] {
         o->has_cluster = !cluster->empty();

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "json_file.h"
 #include "module_variables.h"
 #include "output_file.h"
+#include "profile.h"
 #include "run_arguments.h"
 #include "tool_failure.h"
 
@@ -188,6 +191,13 @@ int run_kernel(const RunOptions& options) {
     device.check = options.check;
     device.progress = true;
     device.max_instructions = options.max_instructions;
+    device.detail = !options.stats.empty();
+    TraceLog trace;
+    if (!options.trace.empty()) {
+        if (!trace.open(options.trace.string()))
+            tool::bad_input(options.trace.string() + ": cannot create it: " + std::strerror(errno));
+        device.trace = &trace;
+    }
     if (file.compute_capability == 80) device.max_shared_per_block = 163 * 1024;
     Launch launch;
     launch.grid = options.grid;
@@ -255,6 +265,8 @@ int run_kernel(const RunOptions& options) {
                      options.replay.c_str(), static_cast<unsigned long long>(seed));
     }
     const double rate = stats.seconds > 0 ? static_cast<double>(stats.warp_instructions) / stats.seconds : 0;
+    if (device.trace != nullptr && !trace.close())
+        tool::bad_input(options.trace.string() + ": write failed: " + std::strerror(errno));
     if (!options.stats.empty()) write_text(options.stats, stats_json(stats));
     if (!options.json.empty()) {
         nlohmann::ordered_json json;

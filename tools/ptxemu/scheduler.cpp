@@ -375,6 +375,7 @@ AsyncOp& queue_unordered(Exec& x, AsyncKind kind, int lane) {
     op.lane = lane;
     op.mask = 1u << lane;
     set_delay(*x.cta->cluster, op);
+    if (x.profile) x.profile->issued(x, op);
     return op;
 }
 
@@ -386,6 +387,7 @@ AsyncOp& queue_tensor(Exec& x, AsyncKind kind, int lane) {
     op.lane = lane;
     op.mask = 1u << lane;
     set_delay(*x.cta->cluster, op);
+    if (x.profile) x.profile->issued(x, op);
     return op;
 }
 
@@ -440,6 +442,7 @@ void Worker::start_cluster(uint64_t linear) {
         cta.linear = cta.id.x + static_cast<uint64_t>(grid.x) * (cta.id.y + static_cast<uint64_t>(grid.y) * cta.id.z);
         start_cta(cta);
     }
+    if (profile) profile->start(cluster);
     if (!device->check) return;
     if (!cluster.checker) cluster.checker = std::make_shared<Checker>();
     cluster.checker->attach(*this);
@@ -576,7 +579,8 @@ int Worker::pick_fragment(Warp& warp, uint32_t* limit) {
     return -1;
 }
 
-template <bool kChecked>
+// kObserved: definedness is checked or what happens is recorded.
+template <bool kObserved>
 uint32_t Worker::run_warp(Warp& warp, uint32_t budget) {
     const Insn* code = program->code.data();
     uint32_t executed = 0;
@@ -593,9 +597,9 @@ uint32_t Worker::run_warp(Warp& warp, uint32_t budget) {
         bool stored = false, yielded = false;
         do {
             const Insn& in = code[pc];
-            if constexpr (kChecked) {
+            if constexpr (kObserved) {
                 exec.pc = pc;
-                exec.definedness->before(exec, in, mask);
+                if (exec.definedness) exec.definedness->before(exec, in, mask);
             }
             const uint32_t m = mask & (*exec.at<uint32_t>(in.guard) ^ in.guard_flip);
             ++executed;
@@ -603,7 +607,14 @@ uint32_t Worker::run_warp(Warp& warp, uint32_t budget) {
                 ++warp_counts[pc];
                 lane_counts[pc] += lane_count(m);
                 exec.pc = pc;
-                if (!in.handler(exec, in, m)) [[unlikely]] {
+                if constexpr (kObserved) {
+                    if (exec.profile) exec.profile->before(exec, in, m);
+                }
+                const bool next = in.handler(exec, in, m);
+                if constexpr (kObserved) {
+                    if (exec.profile) exec.profile->after(exec, in, m, next);
+                }
+                if (!next) [[unlikely]] {
                     if (exec.flow == Flow::kResched) {
                         stored = true;
                         break;
@@ -640,6 +651,7 @@ void Worker::run_completion(Cta& cta, AsyncOp& op) {
     cluster.event_order = mix(cluster.event_order ^ (op.serial << 1 | 1));
     set_up_exec(cta, cta.warps[op.warp]);
     exec.pc = op.pc;
+    if (exec.profile) exec.profile->completing(exec, op);
     complete(exec, op);
     ++cta.epoch;
 }
@@ -877,6 +889,7 @@ Turn Worker::run_turn() {
     exec.memory = memory;
     exec.device = device;
     exec.worker = this;
+    exec.profile = profile.get();
     progressed = false;
     if (choice.fresh) {
         start_cluster(choice.linear);
@@ -885,6 +898,7 @@ Turn Worker::run_turn() {
     const Turn turn = run_cluster();
     if (progressed) residency->idle();
     if (turn == Turn::kEnded) {
+        if (profile) profile->finish(exec);
         event_order += mix(current->event_order ^ current->linear);
         residency->ended();
     } else if (turn != Turn::kStopped && !residency->give_back(choice.cluster, turn, progressed)) {
@@ -929,8 +943,9 @@ Turn Worker::run_cluster() {
         if (cluster.adversarial)
             quantum = cluster.random.below(8) == 0 ? 1 + cluster.random.below(2048) : 1 + cluster.random.below(48);
         set_up_exec(cta, warp);
+        const bool observed = exec.definedness != nullptr || exec.profile != nullptr;
         const uint32_t executed =
-            std::max(1u, exec.definedness ? run_warp<true>(warp, quantum) : run_warp<false>(warp, quantum));
+            std::max(1u, observed ? run_warp<true>(warp, quantum) : run_warp<false>(warp, quantum));
         cluster.time += executed;
         warp.executed_since_poll += executed;
         const bool polls = warp.vain_polls >= kVainPolls && warp.executed_since_poll < kPollReach + quantum;

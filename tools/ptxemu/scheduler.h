@@ -3,10 +3,12 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "checker.h"
+#include "profile.h"
 #include "residency.h"
 
 namespace ptxemu {
@@ -26,6 +28,7 @@ struct Worker {
     Residency* residency = nullptr;
     const std::vector<std::vector<uint8_t>>* rank_constants = nullptr;   // of ranks from 1 on; empty: the program's
     uint64_t ended_clusters = 0;
+    std::unique_ptr<Profile> profile;
 
     // Starts and runs clusters until none is left for this worker. Throws Fault; fault_text() then tells where.
     // on_end: called after each cluster that ended.
@@ -65,7 +68,7 @@ struct Worker {
     void start_cluster(uint64_t linear);
     void start_cta(Cta& cta);
     void finish_cta(Cta& cta);
-    template <bool kChecked>
+    template <bool kObserved>
     uint32_t run_warp(Warp& warp, uint32_t budget);
     int pick_fragment(Warp& warp, uint32_t* limit);
     int pick_warp();

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <cstdio>
 
 #include "engine.h"
@@ -6,20 +7,24 @@
 namespace ptxemu {
 namespace {
 
-void append_counts(std::string& json, const char* name, const std::map<std::string, uint64_t>& counts) {
-    json += std::string("  \"") + name + "\": {";
+std::string quoted(const std::string& text) {
+    std::string out = "\"";
+    for (char c : text) {
+        if (c == '"' || c == '\\') out += '\\';
+        if (static_cast<unsigned char>(c) >= 0x20) out += c;
+    }
+    return out + '"';
+}
+
+void append_counts(std::string& json, const std::string& name, const std::map<std::string, uint64_t>& counts,
+                   const std::string& indent = "  ") {
+    json += indent + quoted(name) + ": {";
     const char* separator = "\n";
     for (const auto& [key, value] : counts) {
-        json += separator;
-        json += "    \"";
-        for (char c : key) {
-            if (c == '"' || c == '\\') json += '\\';
-            if (static_cast<unsigned char>(c) >= 0x20) json += c;
-        }
-        json += "\": " + std::to_string(value);
+        json += separator + indent + "  " + quoted(key) + ": " + std::to_string(value);
         separator = ",\n";
     }
-    json += counts.empty() ? "},\n" : "\n  },\n";
+    json += counts.empty() ? "}" : "\n" + indent + "}";
 }
 
 }   // namespace
@@ -36,6 +41,11 @@ void Stats::add(const Stats& other) {
     warnings += other.warnings;
     errors += other.errors;
     findings.insert(findings.end(), other.findings.begin(), other.findings.end());
+    for (const auto& [role, counts] : other.role_counts)
+        for (const auto& [name, n] : counts) role_counts[role][name] += n;
+    for (const auto& [name, n] : other.bytes) bytes[name] += n;
+    for (const auto& [line, passes] : other.bank_conflicts)
+        for (size_t i = 0; i < 2; ++i) bank_conflicts[line][i] += passes[i];
     seconds += other.seconds;
     event_order = other.event_order;
 }
@@ -55,7 +65,36 @@ std::string stats_json(const Stats& stats) {
     number("errors", stats.errors);
     number("event_order", stats.event_order);
     append_counts(json, "warp_counts", stats.warp_counts);
+    json += ",\n";
     append_counts(json, "thread_counts", stats.thread_counts);
+    json += ",\n";
+    if (!stats.role_counts.empty()) {
+        json += "  \"role_counts\": {";
+        const char* separator = "\n";
+        for (const auto& [role, counts] : stats.role_counts) {
+            json += separator;
+            append_counts(json, role, counts, "    ");
+            separator = ",\n";
+        }
+        json += "\n  },\n";
+        append_counts(json, "bytes", stats.bytes);
+        json += ",\n  \"shared_memory_passes\": {";
+        std::array<uint64_t, 2> all{};
+        for (const auto& [line, passes] : stats.bank_conflicts)
+            for (size_t i = 0; i < 2; ++i) all[i] += passes[i];
+        json += "\n    \"taken\": " + std::to_string(all[0]) + ",\n    \"without_conflicts\": " +
+                std::to_string(all[1]) + ",\n    \"by_line\": {";
+        separator = "\n";
+        for (const auto& [line, passes] : stats.bank_conflicts) {
+            if (passes[0] == passes[1]) continue;
+            json += separator + ("      " + quoted(line)) + ": {\"taken\": " + std::to_string(passes[0]) +
+                    ", \"without_conflicts\": " + std::to_string(passes[1]) + "}";
+            separator = ",\n";
+        }
+        json += separator[0] == ',' ? "\n    }\n  },\n" : "}\n  },\n";
+    }
+    const double rate = stats.seconds > 0 ? static_cast<double>(stats.warp_instructions) / stats.seconds : 0;
+    json += "  \"warp_instructions_per_second\": " + std::to_string(static_cast<uint64_t>(rate)) + ",\n";
     char seconds[64];
     std::snprintf(seconds, sizeof seconds, "  \"seconds\": %.6f\n}\n", stats.seconds);
     return json + seconds;

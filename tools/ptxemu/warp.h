@@ -140,6 +140,7 @@ struct AsyncOp {
     bool accumulate = false, a_in_tmem = false;
     uint32_t mma_kind = 0, cta_group = 1;
     uint32_t scale_d = 0;
+    double issued = 0;   // nominal clock (Profile)
     std::array<uint32_t, 8> disable{};
     std::vector<uint32_t> payload;   // registers captured at issue, or destination slots
     AsyncAgent agent;
@@ -157,6 +158,8 @@ struct Worker;
 struct Cluster;
 class Definedness;
 class Checker;
+class Profile;
+struct ProfileClocks;
 
 struct Cta {
     Cluster* cluster = nullptr;
@@ -199,6 +202,7 @@ struct Cluster {
     uint64_t serial = 0;
     uint64_t event_order = 0;   // hash of the warps run and the operations completed so far
     uint32_t hopeless = 0;      // rounds of forced try_waits without any event
+    std::shared_ptr<ProfileClocks> clocks;   // with a Profile that traces
     uint32_t current_warp = 0;   // counted through the CTAs
     bool sliced = false;         // Residency: its last turn ended though it could go on
     std::shared_ptr<Checker> checker;   // null unless DeviceConfig::check
@@ -233,6 +237,7 @@ struct Exec {
     Definedness* definedness = nullptr;   // of the CTA; null without DeviceConfig::check
     Checker* checker = nullptr;   // PTXEMU_CHECK; null: handlers check what must not happen, and nothing else
     uint64_t tma_bytes_loaded = 0, mma_operations = 0;
+    Profile* profile = nullptr;   // null: nothing is recorded
 
     template <class T>
     [[gnu::always_inline]] T* at(uint32_t slot) const {
