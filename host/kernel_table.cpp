@@ -29,8 +29,8 @@ namespace {
         .depth = depth_,                                                                         \
         .depth_step = sm100_score::kDepthStep,                                                   \
         .pages = Pages::kMultiplesOf16,                                                          \
-        .features = 0,                                                                           \
-        .pdl = false,                                                                            \
+        .features = kAllFeatures,                                                                \
+        .pdl = true,                                                                             \
         .weight_alignment_bytes = 0,                                                             \
         .schedule = Schedule::kTiles,                                                            \
         .tile_keys = kTileKeys,                                                                  \

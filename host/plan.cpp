@@ -346,8 +346,9 @@ lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device) {
         plan.grid[0] = static_cast<uint32_t>(std::min<int64_t>(work, desc.max_sms));
         plan.grid[1] = plan.grid[2] = 1;
     }
-    plan.shared_bytes =
-        static_cast<uint32_t>(slice_tiles_max(tiles, slices) <= 1 ? row.shared_bytes_decode : row.shared_bytes);
+    // A CTA that takes several units alternates between its buffers even if each has one token tile.
+    const bool one_tile = slice_tiles_max(tiles, slices) <= 1 && desc.max_sms == 0;
+    plan.shared_bytes = static_cast<uint32_t>(one_tile ? row.shared_bytes_decode : row.shared_bytes);
     return plan;
 }
 

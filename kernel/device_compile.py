@@ -74,8 +74,9 @@ def make_ptx(args):
 
 
 def make_cubin(args):
+    # Without line tables: with them a cubin carries its PTX once more (2.9 instead of 0.9 MB of sm100_score).
     command = [args.tool, f"-arch={args.arch}", "-Werror", "--warn-on-spills", "--warn-on-local-memory-usage", "-v",
-               args.input, "-o", args.output]
+               "--suppress-debug-info", args.input, "-o", args.output]
     code, text = run(command)
     if code or complaints(text):
         if os.path.exists(args.output):

@@ -25,13 +25,26 @@ constexpr bool rows_fit(int64_t rows, int64_t heads) { return rows >= 0 && rows 
 // is zero-filled and still completes its full byte count.
 inline constexpr int32_t kDeadPage = -1;
 
+// The key of a thread that stores nothing: no row sees it, since no key is as far away.
+inline constexpr int32_t kNoKey = INT32_MIN;
+
 // ---- shared memory. The second Q buffer is last: a launch with one token tile gets only what lies before it.
-template <int kColumns>
+struct alignas(8) Sight {
+    int32_t begin;                                  // first key that a row sees
+    uint32_t size;                                  // keys
+};
+struct alignas(16) Hull {
+    int32_t begin, end;                             // keys that a warp's rows see
+    int32_t first, last;                            // tokens that see any
+};
+template <int kColumns, int kTokens>
 struct alignas(kSwizzleAtomBytes) Shared {
     uint8_t k[kTileKeys * kDepth];                  // [128 keys, depth bytes], swizzled; operand A
     uint8_t q0[kColumns * kDepth];                  // [tokens * heads, depth bytes], swizzled; B of even tiles
-    alignas(16) float q_scale[2][kColumns];         // [buffer, tokens * heads]
-    uint64_t k_full;                                // mbarrier: the K tile has landed (one phase)
+    alignas(16) float weights[2][kColumns];         // [buffer, tokens * heads]
+    Sight sights[2][kTokens];                       // [buffer, tokens]
+    Hull hull[2][kThreads / 32];                    // [unit modulo 2, warp]
+    uint64_t k_full;                                // mbarrier: the K tile has landed
     uint64_t q_full[2];                             // mbarrier: a Q tile has landed
     uint64_t s_full;                                // mbarrier: S = K Q^T is complete in TMEM, and K and Q were read
     uint32_t tmem_base;                             // written by tcgen05.alloc
@@ -45,17 +58,19 @@ struct Tile {
     static constexpr int kTokens = kTokens_;
     static constexpr int kColumns = kHeads * kTokens;               // MMA N
     static constexpr int kTmemColumns = kColumns <= 32 ? 32 : kColumns <= 64 ? 64 : 128;   // a power of two
-    using SharedLayout = Shared<kColumns>;
+    static constexpr int kCtas = kColumns <= 32 ? 6 : kColumns <= 64 ? 5 : kColumns <= 96 ? 4 : 3;   // per SM; registers
+    using SharedLayout = Shared<kColumns, kTokens>;
     static constexpr int kSharedBytes = sizeof(SharedLayout);
     static constexpr int kSharedBytesDecode = offsetof(SharedLayout, q1);   // launches with one token tile
 
     static_assert(kColumns % 32 == 0 && kColumns <= 128,
-                  "drained in blocks of 32 columns; one thread stores one q_scale");
+                  "drained in blocks of 32 columns; one thread stores one weight");
     static_assert(kColumns % 16 == 0, "MMA N for M = 128");
-    static_assert(kHeads % 4 == 0, "q_scale is read four at a time");
+    static_assert(kTokens <= 32, "a lane stages the keys of a row");
+    static_assert(kHeads % 4 == 0, "weights are read four at a time");
     static_assert(offsetof(SharedLayout, q0) % kSwizzleAtomBytes == 0 &&
                   offsetof(SharedLayout, q1) % kSwizzleAtomBytes == 0);
-    static_assert(offsetof(SharedLayout, q_scale) % 16 == 0);
+    static_assert(offsetof(SharedLayout, weights) % 16 == 0);
 };
 
 // ---- TMEM column map, relative to the allocation: one stage

@@ -43,6 +43,18 @@ LIDX_PTX float shfl_sync_bfly(float a, uint32_t lane_mask, uint32_t membermask) 
     return d;
 }
 
+// redux.sync.op.type dst, src, membermask;  .op = { .min, .max }, .type = { .s32 }      PTX ISA 7.0, sm_80 (9.7.13.12)
+LIDX_PTX int32_t redux_sync_min_s32(int32_t src, uint32_t membermask) {
+    int32_t d;
+    asm volatile("redux.sync.min.s32 %0, %1, %2;" : "=r"(d) : "r"(src), "r"(membermask));
+    return d;
+}
+LIDX_PTX int32_t redux_sync_max_s32(int32_t src, uint32_t membermask) {
+    int32_t d;
+    asm volatile("redux.sync.max.s32 %0, %1, %2;" : "=r"(d) : "r"(src), "r"(membermask));
+    return d;
+}
+
 // vote.sync.ballot.b32 d, {!}a, membermask;     PTX ISA 6.0, sm_30 (9.7.13.9)
 // Bit = lane.
 LIDX_PTX uint32_t vote_sync_ballot(bool a, uint32_t membermask) {

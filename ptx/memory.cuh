@@ -108,6 +108,9 @@ LIDX_PTX U32x4 ld_shared_v4_u32(SharedAddr a) {
                  : "memory");
     return d;
 }
+LIDX_PTX void ld_shared_v2_u32(uint32_t& d0, uint32_t& d1, SharedAddr a) {
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(d0), "=r"(d1) : "r"(a.value) : "memory");
+}
 LIDX_PTX void ld_shared_v2_f32(float& d0, float& d1, SharedAddr a) {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(d0), "=f"(d1) : "r"(a.value) : "memory");
 }

@@ -26,6 +26,7 @@ extern "C" __global__ void wrappers_sreg_elect(uint32_t* out) {
     out[7] = shfl_sync_idx(out[8], 3, kFullMask);
     out[9] = shfl_sync_up(out[8], 1, kFullMask) + vote_sync_ballot(out[8] != 0, kFullMask);
     out[10] = __float_as_uint(shfl_sync_bfly(__uint_as_float(out[8]), 2, kFullMask));
+    out[11] = static_cast<uint32_t>(redux_sync_min_s32(3, kFullMask) + redux_sync_max_s32(4, kFullMask));
     bar_warp_sync(kFullMask);
     bar_sync();
     bar_sync(1, 64);
@@ -54,6 +55,8 @@ extern "C" __global__ void wrappers_memory(const uint8_t* in, float* out, uint32
     st_global_u16(words + 2, ld_global_nc_u16(in + 48));
     st_global_u32(words + 1, static_cast<uint32_t>(a.bits ^ b.bits));
     uint32_t low, high;
+    ld_shared_v2_u32(low, high, address + 56);
+    st_global_u32(words + 3, low + high);
     ld_global_nc_v2_u32(low, high, in + 40);
     st_global_v4_u32(words + 4, {low, high, ld_global_nc_u32(in + 48), ld_global_nc_u16(in + 52)});
     st_global_u16(words + 8, static_cast<uint16_t>(ld_global_nc_s64(in + 56)));
