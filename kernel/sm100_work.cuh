@@ -34,7 +34,7 @@ struct Unit {
 struct Units {
     uint32_t index, ctas, all;
     __device__ __forceinline__ Unit unit(const ScoreParams& p) const {
-        if (all == ctas) return {ptx::ctaid_x(), ptx::ctaid_y(), ptx::ctaid_z()};
+        if (all == ctas && ptx::nctaid_x() == p.tiles[0]) return {ptx::ctaid_x(), ptx::ctaid_y(), ptx::ctaid_z()};
         const uint32_t rest = index / p.tiles[0];
         return {index - rest * p.tiles[0], rest % p.tiles[1], rest / p.tiles[1]};
     }
