@@ -96,8 +96,8 @@ __device__ __forceinline__ void store(uint16_t* to, float score) {
     ptx::st_global_u16(to, ptx::cvt_rn_bf16_f32(score));
 }
 
-// The scores of token tile n, in the rows that see the thread's key. A warp's lanes hold consecutive keys: each store of
-// fp32 is one full line of 128 bytes.
+// The scores of token tile n, in the rows that see the thread's key. A warp's lanes hold consecutive keys: each store
+// of fp32 is one full line of 128 bytes.
 template <class T, class Score>
 __device__ __forceinline__ void store_tile(const ScoreParams& p, const Work& work, int32_t n, uint32_t turn,
                                            const OwnKey& own, const float (&sum)[T::kTokens],

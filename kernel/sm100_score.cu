@@ -61,7 +61,7 @@ namespace {
 
 // What the CTA has done so far; buffers and phases follow from it.
 struct Progress {
-    uint32_t turn = 0;    // token tiles. Tile `turn` has buffers turn & 1, phase turn >> 1 of that q_full, turn of s_full
+    uint32_t turn = 0;    // token tiles: the next has buffers turn & 1, phase turn >> 1 of that q_full, turn of s_full
     uint32_t loads = 0;   // key tiles: the phase of k_full
 };
 
@@ -78,8 +78,8 @@ __device__ __forceinline__ void meet() {
 }
 
 // Warp 0. The K tile is one box, or as many as it has pages: a lane looks up a page each, then the issuer sends the
-// boxes, all on k_full. Boxes without a key that rows see or of an illegal page go out of bounds: nothing is read, their
-// bytes still arrive.
+// boxes, all on k_full. Boxes without a key that rows see or of an illegal page go out of bounds: nothing is read,
+// their bytes still arrive.
 template <class T>
 __device__ __forceinline__ void load_k_tile(const ScoreParams& p, const ptx::TensorMap* k_map, const Work& work,
                                             const Thread& self, typename T::SharedLayout& shared) {
@@ -118,8 +118,8 @@ __device__ __forceinline__ void load_q_tile(const ScoreParams& p, const ptx::Ten
                                  full);
 }
 
-// Issuer. S = K Q^T of a token tile as soon as its operands are there. Depth 64: two steps instead of four, over rows of
-// 64 bytes.
+// Issuer. S = K Q^T of a token tile as soon as its operands are there. Depth 64: two steps instead of four, over rows
+// of 64 bytes.
 template <class T>
 __device__ __forceinline__ void multiply(const ScoreParams& p, ptx::TmemAddr s, uint32_t turn,
                                          typename T::SharedLayout& shared) {

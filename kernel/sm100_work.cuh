@@ -65,8 +65,8 @@ __device__ __forceinline__ KeyRange in_tile(const KeyRange& keys, int32_t key_be
     return {begin, end};
 }
 
-// Rows with keys of their own: all threads look at the slice's rows, and every thread gets the answer. `turn` alternates
-// from one call to the next: a warp may still read the last answer while others write this one.
+// Rows with keys of their own: all threads look at the slice's rows, and every thread gets the answer. `turn` counts
+// the calls: a warp may still read the last answer while others write this one.
 template <class T>
 __device__ __forceinline__ void narrow_to_rows(const ScoreParams& p, const Thread& self, uint32_t turn, Work& work,
                                                typename T::SharedLayout& shared) {
@@ -176,8 +176,8 @@ __device__ __forceinline__ OwnKey load_own_key(const ScoreParams& p, const Work&
 
 // ---- cells without a score
 
-// LIDX_FLAG_FILL: the dead columns of the slice's rows in this tile's columns. A lane looks at a row each; the warp then
-// writes those that have any.
+// LIDX_FLAG_FILL: the dead columns of the slice's rows in this tile's columns. A lane looks at a row each; the warp
+// then writes those that have any.
 __device__ __forceinline__ void fill_columns(const ScoreParams& p, const Work& work, const Thread& self) {
     const int32_t columns_end =
         p.fill_columns < work.key_begin + kTileKeys ? p.fill_columns : work.key_begin + kTileKeys;

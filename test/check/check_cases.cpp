@@ -422,6 +422,7 @@ std::vector<Case> covering_cases() {
             "sm90_score_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1305",
         });
     append(&cases, engine_cases());
+    append(&cases, sm100_engine_cases());
     return cases;
 }
 

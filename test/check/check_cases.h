@@ -85,6 +85,8 @@ const char* situation_name(Situation situation);
 std::vector<Case> covering_cases();
 // What engines send: every feature by itself and in company, and the cells of the trigger matrix (docs/engines.md).
 std::vector<Case> engine_cases();
+// The same for every tile of the sm100 kernels.
+std::vector<Case> sm100_engine_cases();
 // The shapes of docs/engines.md at heads 64, 32, 8, 4, 128 and at depth 64.
 std::vector<Case> shape_cases();
 // A list of names, which must be good ones.

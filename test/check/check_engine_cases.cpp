@@ -166,6 +166,55 @@ std::vector<Case> engine_cases() {
     return cases;
 }
 
+// Every tile of the sm100 kernels with what a few engines send at once: several token tiles, the last not full.
+std::vector<Case> sm100_engine_cases() {
+    struct Tile {
+        const char* kernel;
+        int heads, tokens;
+    };
+    constexpr Tile kTiles[] = {{"h64", 64, 2},  {"h64_t1", 64, 1}, {"h128", 128, 1}, {"h32", 32, 4},
+                               {"h32_t3", 32, 3}, {"h32_t2", 32, 2}, {"h32_t1", 32, 1}, {"h16", 16, 8},
+                               {"h16_t4", 16, 4}, {"h16_t2", 16, 2}, {"h8", 8, 16},     {"h8_t8", 8, 8},
+                               {"h8_t4", 8, 4},   {"h4", 4, 32},     {"h4_t16", 4, 16}, {"h4_t8", 4, 8}};
+    constexpr const char* kSent[][2] = {
+        {"fixed,causal,fill0", "lengths"},
+        {"ids,window,rel,bf16,fill150", "ragged"},
+        {"rowlen,i64,wbf16,w2,r4", "ragged"},
+        {"window,sms5,fill130", "lengths"},
+        {"causal,bf16,sms1,pdl", "slack"},
+        {"ids,causal,i64,wbf16,wgap8,w2bf16,stable,bf16,fill33,sms7,pdl,r4", "lengths"},
+        {"window,stable,rel,cut40,fill0", "bad-pages"}};
+    constexpr const char* kPlaces[] = {"p48/split-pool/pad0", "p16/split-pool/pad16", "p96/split-pool/pad0",
+                                       "p64/split-pool/pad32"};
+    constexpr const char* kValues[] = {"lattice", "normal", "special"};
+    std::vector<Case> cases;
+    int seed = 3500;
+    for (const Tile& tile : kTiles)
+        for (const auto& [words, situation] : kSent) {
+            ++seed;
+            add(&cases, "sm100_score_" + std::string(tile.kernel) + "/h" + std::to_string(tile.heads) +
+                            (seed % 3 == 0 ? "/d64" : "/d128") + "/t" + std::to_string(3 * tile.tokens + 2) + "/b2/n" +
+                            std::to_string(130 + seed % 200) + "/" + kPlaces[seed % 4] + "/gap" +
+                            std::to_string(seed % 2) + "/" + kValues[seed % 5 % 3] + "/" + situation +
+                            (situation[0] == 'b' ? "/check" : "/nocheck") + "/guard/s" + std::to_string(seed) + "/" +
+                            words);
+        }
+    // Long runs of rows whose windows leave key tiles, whole token tiles and single boxes out; slices.
+    for (const char* name : {
+             "sm100_score_h64/h64/d128/t150/b1/n600/p16/block-split/pad0/gap0/lattice/plain/nocheck/tight/s3701/window",
+             "sm100_score_h4/h4/d64/t300/b1/n500/p48/block-split/pad0/gap0/normal/plain/nocheck/tight/s3702/"
+             "window,rel,fill7",
+             "sm100_score_h32_t3/h32/d128/t100/b2/n400/p0/contiguous/pad0/gap0/lattice/ragged/nocheck/guard/s3703/"
+             "ids,rowlen,fill0",
+             "sm100_score_h64/h64/d128/t140/b1/n900/p32/block-split/pad0/gap0/lattice/plain/nocheck/tight/s3704/"
+             "causal,sms3",
+             "sm100_score_h16_t4/h16/d128/t200/b3/n260/p112/split-pool/pad0/gap0/normal/ragged/nocheck/tight/s3705/"
+             "fixed,causal,r4,i64",
+         })
+        add(&cases, name);
+    return cases;
+}
+
 // The tests of sparse_index_fp8 as they were first written for: batch, tokens, keys.
 std::vector<Case> shape_cases() {
     constexpr int kShapes[][3] = {{2, 128, 128}, {2, 32, 32},  {4, 200, 200}, {1, 501, 501}, {3, 600, 600},

@@ -46,11 +46,10 @@ int tile_tokens_of(const std::string& symbol) {
 // What a user must get on this machine; "" where any kernel will do.
 std::string expected_symbol(const Machine& machine, const Inputs& in) {
     if (in.c.kernel != "auto") return in.c.kernel;
-    if (!(in.c.engine == Engine{})) return "";   // as the kernels learn more
     const int page = in.c.page_size, heads = in.c.heads;
     const bool tensor_page = page == 0 || page == 16 || page == 32 || page == 64 || page == 128 || page == 256;
     if (machine.compute_capability == 90) {
-        if (in.c.depth != 128 || !tensor_page) return "";
+        if (in.c.depth != 128 || !tensor_page || !(in.c.engine == Engine{})) return "";   // as the kernels learn more
         return heads == 64 ? "sm90_score_h64" : heads == 32 ? "sm90_score_h32" : "";
     }
     if (machine.compute_capability / 10 != 10) return "";
@@ -71,26 +70,33 @@ std::string expected_symbol(const Machine& machine, const Inputs& in) {
 
 bool is_sm90(const std::string& symbol) { return symbol.rfind("sm90_", 0) == 0; }
 
+int64_t launch_columns(const Inputs& in) {
+    return in.c.engine.fills() ? std::max(in.max_keys, in.score_columns) : in.max_keys;
+}
+int64_t usable_multiprocessors(const Machine& machine, const Inputs& in) {
+    return in.c.engine.sms != 0 ? std::min(in.c.engine.sms, machine.multiprocessors) : machine.multiprocessors;
+}
+
+// Above 1 only where the key tiles underfill the machine.
+int64_t expected_slices(const Machine& machine, const Inputs& in, const Outcome& out) {
+    const int64_t multiprocessors = usable_multiprocessors(machine, in);
+    const int64_t base = in.c.batch * ceil_div(launch_columns(in), 128);
+    const int64_t token_tiles = ceil_div(std::min(in.max_tokens, in.max_rows), out.tile_tokens);
+    if (base >= multiprocessors) return 1;
+    return std::max<int64_t>(1, std::min(2 * multiprocessors / base, ceil_div(token_tiles, 2)));
+}
+
 // Persistent kernels: a CTA per multiprocessor, or per 64 keys of a token block where there are fewer. Others, the
-// seed document's grid: (requests, key tiles, slices), slices above 1 only where the key tiles underfill the
-// machine.
+// seed document's grid: (requests, key tiles, slices).
 std::array<uint32_t, 3> expected_grid(const Machine& machine, const Inputs& in, const Outcome& out) {
-    const int tile_tokens = out.tile_tokens;
-    const int64_t columns = in.c.engine.fills() ? std::max(in.max_keys, in.score_columns) : in.max_keys;
-    const int64_t multiprocessors =
-        in.c.engine.sms != 0 ? std::min(in.c.engine.sms, machine.multiprocessors) : machine.multiprocessors;
     if (is_sm90(out.symbol)) {
-        const int64_t units =
-            in.c.batch * ceil_div(columns, 64) * ceil_div(std::min(in.max_tokens, in.max_rows), tile_tokens);
-        return {static_cast<uint32_t>(std::min<int64_t>(units, multiprocessors)), 1, 1};
+        const int64_t units = in.c.batch * ceil_div(launch_columns(in), 64) *
+                              ceil_div(std::min(in.max_tokens, in.max_rows), out.tile_tokens);
+        return {static_cast<uint32_t>(std::min<int64_t>(units, usable_multiprocessors(machine, in))), 1, 1};
     }
-    const int64_t key_tiles = ceil_div(columns, 128), base = in.c.batch * key_tiles;
-    const int64_t token_tiles = ceil_div(std::min(in.max_tokens, in.max_rows), tile_tokens);
-    int64_t slices = 1;
-    if (base < multiprocessors)
-        slices = std::max<int64_t>(1, std::min(2 * multiprocessors / base, ceil_div(token_tiles, 2)));
+    const int64_t key_tiles = ceil_div(launch_columns(in), 128), slices = expected_slices(machine, in, out);
     if (in.c.engine.sms != 0)   // the CTAs share the tiles
-        return {static_cast<uint32_t>(std::min<int64_t>(base * slices, in.c.engine.sms)), 1, 1};
+        return {static_cast<uint32_t>(std::min<int64_t>(in.c.batch * key_tiles * slices, in.c.engine.sms)), 1, 1};
     return {static_cast<uint32_t>(in.c.batch), static_cast<uint32_t>(key_tiles), static_cast<uint32_t>(slices)};
 }
 
@@ -178,11 +184,27 @@ Sm90Counts sm90_counts(const Inputs& in, const Outcome& out, int64_t boxes, int6
     return counts;
 }
 
-// A CTA whose key tile holds a live key and whose slice holds a token tile loads K once (a box per page of the tile)
-// and Q once per token tile, and multiplies in steps of K = 32. Boxes beyond a length or a pool count in full.
-std::string compare_counts(const Inputs& in, const Outcome& out, const Counts& before, const Counts& after) {
+// Token tiles of a slice from the first to the last in which a row sees a key of [key_begin, key_begin + 128).
+int64_t seeing_tiles(const Inputs& in, const Request& r, int tile_tokens, int64_t tile_begin, int64_t tile_end,
+                     int64_t key_begin) {
+    int64_t first = tile_end, last = tile_begin - 1;
+    const int64_t tokens_end = std::min<int64_t>(tile_end * tile_tokens, r.tokens);
+    for (int64_t token = tile_begin * tile_tokens; token < tokens_end; ++token) {
+        const Row& row = in.rows[static_cast<size_t>(r.row_begin + token)];
+        if (row.begin >= key_begin + 128 || row.end <= key_begin || row.begin >= row.end) continue;
+        first = std::min(first, token / tile_tokens);
+        last = token / tile_tokens;
+    }
+    return std::max<int64_t>(0, last - first + 1);
+}
+
+// sm100: a key tile of a slice that has token tiles seeing it loads K once (a box per page of the tile) and Q once for
+// each of them, and multiplies in steps of K = 32. Boxes that no row sees or beyond a pool count in full.
+std::string compare_counts(const Inputs& in, const Outcome& out, int64_t slices, const Counts& before,
+                           const Counts& after) {
     const Engine& e = in.c.engine;
-    if (e.sees != Engine::Sees::kLength || e.fills() || e.sms != 0) return "";   // other tiles, other shares
+    if (is_sm90(out.symbol) && (e.sees != Engine::Sees::kLength || e.fills() || e.sms != 0))
+        return "";   // other tiles, other shares
     int64_t mma = 0, loads = 0, bytes = 0;
     const int64_t slots = in.page_size != 0 ? in.page_size : in.max_keys;
     const int64_t tile_keys = is_sm90(out.symbol) ? 64 : 128;
@@ -197,8 +219,17 @@ std::string compare_counts(const Inputs& in, const Outcome& out, const Counts& b
     }
     if (out.arithmetic == LIDX_ARITHMETIC_SM100) {
         for (const Request& r : in.requests) {
-            const int64_t tiles = ceil_div(r.tokens, out.tile_tokens), key_tiles = ceil_div(r.keys, 128);
-            const int64_t k_tiles = key_tiles * std::min<int64_t>(tiles, out.grid[2]), q_tiles = key_tiles * tiles;
+            const int64_t tiles = ceil_div(r.tokens, out.tile_tokens);
+            int64_t k_tiles = 0, q_tiles = 0;
+            for (int64_t slice = 0, begin = 0; slice < slices; ++slice) {   // sizes differ by one at most
+                const int64_t end = begin + tiles / slices + (slice < tiles % slices ? 1 : 0);
+                for (int64_t key = 0; key < r.keys; key += 128) {
+                    const int64_t seeing = seeing_tiles(in, r, out.tile_tokens, begin, end, key);
+                    q_tiles += seeing;
+                    k_tiles += seeing != 0 ? 1 : 0;
+                }
+                begin = end;
+            }
             mma += in.c.depth / 32 * q_tiles;
             loads += k_tiles * boxes + q_tiles;
             bytes += (k_tiles * boxes * box_slots + q_tiles * out.tile_tokens * in.c.heads) * in.c.depth;
@@ -359,7 +390,8 @@ Outcome run_case(const Machine& machine, const Inputs& in, const std::string& st
         if (!after) {
             complain("the emulator wrote no counts to " + stats_file);
         } else {
-            complain(compare_counts(in, out, before.value_or(Counts{}), *after));
+            const int64_t slices = expected_slices(machine, in, out);
+            complain(compare_counts(in, out, slices, before.value_or(Counts{}), *after));
             out.event_order = after->event_order;
         }
     }

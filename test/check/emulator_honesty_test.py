@@ -31,8 +31,9 @@ EDITS = {
         (rf"max\.NaN\.f32 ({REG}), ({REG}), ({REG});", 0, r"mov.f32 \1, \2;", "lattice:", CASE),
     "one relu becomes min":
         (rf"max\.NaN\.f32 ({REG}), ({REG}), ({REG});", 0, r"min.NaN.f32 \1, \2, \3;", "lattice:", CASE),
+    # The first two such products are those of two weight factors.
     "k_scale is added instead of multiplied":
-        (rf"mul\.rn\.f32 ({REG}), ({REG}), ({REG});", 0, r"add.rn.f32 \1, \2, \3;", "lattice:", CASE),
+        (rf"mul\.rn\.f32 ({REG}), ({REG}), ({REG});", 2, r"add.rn.f32 \1, \2, \3;", "lattice:", CASE),
     "one MMA is missing":
         (r"tcgen05\.mma\.[^;]*;", 0, "", "the emulator counted", CASE),
     "the first relu hides NaN":
@@ -42,7 +43,7 @@ EDITS = {
     "an fma flushes subnormals":
         (r"fma\.rn\.f32x2", 20, "fma.rn.ftz.f32x2", "lattice:", SPECIAL),
     "the multiplication by k_scale flushes subnormals":
-        (r"mul\.rn\.f32 ", 0, "mul.rn.ftz.f32 ", "lattice:", SPECIAL),
+        (r"mul\.rn\.f32 ", 2, "mul.rn.ftz.f32 ", "lattice:", SPECIAL),
 }
 
 

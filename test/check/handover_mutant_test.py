@@ -17,8 +17,8 @@ import sys
 import tempfile
 
 KERNEL = "sm100_score_h64"
-# Two requests of five token tiles; with one multiprocessor a CTA walks over all five.
-CASE = KERNEL + "/h64/d128/t9/b2/n200/p32/block-split/pad0/gap0/lattice/plain/nocheck/guard/s77"
+# Two requests of five token tiles and two key tiles, rows with keys of their own; one CTA takes all four units.
+CASE = KERNEL + "/h64/d128/t9/b2/n200/p32/block-split/pad0/gap0/lattice/plain/nocheck/guard/s77/window,sms1"
 SEEDS = "12"
 
 WAIT = r"mbarrier\.try_wait\.parity\.shared::cta\.b64 p, \[(%r\d+)\], (%r\d+);"
@@ -36,7 +36,9 @@ MUTANTS = {
     "an mbarrier is not initialised": (r"mbarrier\.init[^;]*;", ""),
     "a TMA load is missing": (r"cp\.async\.bulk\.tensor[^;]*;", ""),
     "Tensor Memory is not given back": (r"tcgen05\.dealloc[^;]*;", ""),
-    "q_scale is not stored": (r"st\.shared\.f32[^;]*;", ""),
+    "weights are not stored": (r"st\.shared\.f32[^;]*;", ""),
+    "what rows see is not stored": (r"st\.shared\.v2\.u32[^;]*;", ""),
+    "what a warp's rows see together is not stored": (r"st\.shared\.v4\.u32[^;]*;", ""),
 }
 
 
