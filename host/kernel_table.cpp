@@ -56,17 +56,17 @@ namespace {
         .heads = heads_,                                         \
         .depth = depth_,                                         \
         .depth_step = depth_,                                    \
-        .pages = Pages::kPowers,                                 \
-        .features = 0,                                           \
-        .pdl = false,                                            \
-        .weight_alignment_bytes = 16,                            \
+        .pages = Pages::kMultiplesOf16,                          \
+        .features = kAllFeatures,                                \
+        .pdl = true,                                             \
+        .weight_alignment_bytes = 0,                             \
         .schedule = Schedule::kPersistent,                       \
         .tile_keys = sm90_score::kTileKeys,                      \
         .tile_tokens = tokens_,                                  \
         .q_box_rows = sm90_score::kColumns,                      \
         .threads = sm90_score::kThreads,                         \
         .shared_bytes = sm90_score::kSharedBytes,                \
-        .shared_bytes_decode = sm90_score::kSharedBytes,         \
+        .shared_bytes_decode = sm90_score::shared_bytes(1, 1),   \
         .shared_bytes_static = 0,                                \
         .tmem_columns = 0,                                       \
     },
@@ -127,8 +127,7 @@ std::string depth_text(const KernelRow& row) {
 
 std::string pages_text(const KernelRow& row) {
     if (row.pages == Pages::kAny) return "any page size";
-    return row.pages == Pages::kPowers ? "page size 16, 32, 64, 128, 256 or contiguous"
-                                       : "page size a multiple of 16 or contiguous";
+    return "page size a multiple of 16 or contiguous";
 }
 
 std::string kernel_summaries() {

@@ -15,8 +15,8 @@ namespace lidx {
 // What the grid is: a CTA per request, key tile and slice of token tiles (kernel/schedule.h), or persistent CTAs that
 // share the work among themselves (kernel/sm90_schedule.h).
 enum class Schedule { kTiles, kPersistent };
-// Contiguous keys are served in any case. Powers: 16, 32, 64, 128 and 256.
-enum class Pages { kAny, kMultiplesOf16, kPowers };
+// Contiguous keys are served in any case.
+enum class Pages { kAny, kMultiplesOf16 };
 enum class Operands { kPointers, kTensorMaps };  // kernel parameters (ScoreParams) or (k_map, q_map, ScoreParams)
 
 // What a description may ask for beyond the plain case; a kernel serves what its row names.

@@ -12,7 +12,7 @@
 #include "kernel/live.h"
 #include "kernel/schedule.h"
 #include "kernel/sm100_score_layout.h"
-#include "kernel/sm90_schedule.h"
+#include "kernel/sm90_score_layout.h"
 
 namespace lidx {
 
@@ -106,8 +106,7 @@ void require_weight_stride(const char* field, int64_t stride, int32_t type, cons
 }
 
 bool pages_fit(Pages pages, int64_t page_size) {
-    if (pages == Pages::kAny) return true;
-    return page_size % 16 == 0 && (pages == Pages::kMultiplesOf16 || (page_size <= 256 && 256 % page_size == 0));
+    return pages == Pages::kAny || page_size % 16 == 0;
 }
 
 std::string capability_obstacle(const KernelRow& row, const DeviceLimits& device) {
@@ -333,7 +332,8 @@ lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device) {
         plan.grid[0] = static_cast<uint32_t>(sm90_score::grid_ctas(
             desc.batch, columns_covered, request_tokens(desc), row.tile_tokens, multiprocessors));
         plan.grid[1] = plan.grid[2] = 1;
-        plan.shared_bytes = static_cast<uint32_t>(row.shared_bytes);
+        plan.shared_bytes = static_cast<uint32_t>(
+            sm90_score::shared_bytes(request_tokens(desc), row.tile_tokens / sm90_score::kGroups));
         return plan;
     }
     const int64_t tiles = token_tiles(request_tokens(desc), row.tile_tokens);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loading side of the sm_90 kernels: which share of the work is this CTA's, and the warps that bring it in. Part of
-// sm90_score.cu, which has the picture and the hand-overs.
+// The loading warps of the sm_90 kernels. Part of sm90_score.cu and sm90_prefill.cu, which have the pictures and the
+// hand-overs. T, a kernel's tile, says how large its tiles and blocks are and what its shared memory holds.
 #pragma once
 #include "kernel/live.h"
 #include "kernel/problem.h"
 #include "kernel/schedule.h"
-#include "kernel/sm90_score_layout.h"
+#include "kernel/score_cells.cuh"
+#include "kernel/sm90_schedule.h"
+#include "kernel/sm90_share.cuh"
 #include "ptx/bulk_tensor.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/mbarrier.cuh"
@@ -13,6 +15,9 @@
 #include "ptx/sreg.cuh"
 
 namespace lidx::sm90_score {
+
+// The page coordinate of a box that must not be read (beyond the length, or an illegal page id).
+inline constexpr int32_t kDeadPage = -1;
 
 __device__ __forceinline__ void wait(ptx::SharedAddr barrier, uint32_t parity) {
     while (!ptx::mbarrier_try_wait_parity(barrier, {parity})) {
@@ -23,194 +28,264 @@ __device__ __forceinline__ void wait(ptx::SharedAddr barrier, uint32_t parity) {
 struct Stage {
     uint32_t index, parity;
 };
-__device__ __forceinline__ Stage stage_at(uint32_t ring) { return {ring % kStages, ring / kStages % 2}; }
-
-// ---- the share of this CTA
-
-__device__ __forceinline__ int64_t shfl_up(int64_t value, uint32_t delta) {
-    const uint32_t low = ptx::shfl_sync_up(static_cast<uint32_t>(value), delta, ptx::kFullMask);
-    const uint32_t high = ptx::shfl_sync_up(static_cast<uint32_t>(value >> 32), delta, ptx::kFullMask);
-    return static_cast<int64_t>(uint64_t{high} << 32 | low);
-}
-__device__ __forceinline__ int64_t shfl_idx(int64_t value, uint32_t lane) {
-    const uint32_t low = ptx::shfl_sync_idx(static_cast<uint32_t>(value), lane, ptx::kFullMask);
-    const uint32_t high = ptx::shfl_sync_idx(static_cast<uint32_t>(value >> 32), lane, ptx::kFullMask);
-    return static_cast<int64_t>(uint64_t{high} << 32 | low);
-}
-__device__ __forceinline__ int64_t inclusive_scan(int64_t value, uint32_t lane) {
-#pragma unroll
-    for (uint32_t delta = 1; delta < 32; delta *= 2) {
-        const int64_t below = shfl_up(value, delta);
-        if (lane >= delta) value += below;
-    }
-    return value;
-}
-
 template <class T>
-__device__ __forceinline__ RequestWork load_work(const ScoreParams& p, int32_t request) {
-    const RequestSpan span = request_span(p.view, request);
-    return request_work(span.tokens, span.keys, T::kGroupTokens);
+__device__ __forceinline__ Stage stage_at(uint32_t ring) {
+    return {ring % T::kStages, ring / T::kStages % 2};
 }
 
-// All threads; two CTA barriers, behind which shared.start holds. A thread sums a segment of the requests.
-template <class T>
-__device__ __forceinline__ void find_start(const ScoreParams& p, Shared& shared, uint32_t thread) {
-    const uint32_t lane = thread % 32;
-    const int32_t each = (p.view.batch + kThreads - 1) / kThreads;
-    const int32_t first = static_cast<int32_t>(thread) * each;
-    const int32_t last = first + each < p.view.batch ? first + each : p.view.batch;
-    int64_t own = 0;
-    for (int32_t request = first; request < last; ++request) {
-        const RequestWork work = load_work<T>(p, request);
-        own += work.units * work.cost;
-    }
-    const int64_t through = inclusive_scan(own, lane);
-    if (lane == 31) shared.warp_cost[thread / 32] = through;
-    if (thread == 0) shared.start = {0, 0, p.view.batch, 0};
-    ptx::bar_sync();
-    const int64_t warps = inclusive_scan(lane < kWarps ? shared.warp_cost[lane] : 0, lane);
-    const int64_t total = shfl_idx(warps, 31);
-    const int64_t before_warp = thread >= 32 ? shfl_idx(warps, thread / 32 - 1) : 0;
-    int64_t before = before_warp + through - own;
-    const int64_t begin = share_begin(total, ptx::ctaid_x(), ptx::nctaid_x());
-    const int64_t end = share_begin(total, ptx::ctaid_x() + 1, ptx::nctaid_x());
-    if (begin < end && begin >= before && begin < before + own) {
-        int32_t request = first;
-        RequestWork work = load_work<T>(p, request);
-        while (begin >= before + work.units * work.cost) {
-            before += work.units * work.cost;
-            work = load_work<T>(p, ++request);
-        }
-        // Units that begin inside the share are this CTA's.
-        shared.start = {ceil_div(begin - before, work.cost), end - before, request, 0};
-    }
-    ptx::bar_sync();
-}
-
-// ---- warps 16-19: everything that is loaded. Ring position n is warp n % 4's: one warp alone needs 0.45 us a tile.
+// ---- the loading warps: everything that is loaded. Ring position n is warp n % kLoaderWarps's: one warp alone needs
+// 0.45 us a tile.
 
 // The boxes of a request's key tiles, of this warp's only, 32 at a time: a lane looks up a page each. The next 32 are
 // on their way while the first are used.
+struct Place {
+    int32_t page, scale_page;   // kDeadPage where nothing may be read
+};
 struct Pages {
-    int32_t request, keys;
+    int32_t request;
+    KeyRange keys;         // outside of it nothing is read
     int32_t tile;          // the tile that lane 0's `now` belongs to
-    int32_t now, next;     // page ids, kDeadPage where nothing may be read
+    int32_t slot;          // of `now` in its page
+    Place now, next;
 };
 
 struct Loader {
     const ptx::TensorMap* k_map;
     const ptx::TensorMap* q_map;
     uint32_t warp, lane;
-    int32_t box_slots, box_shift;   // keys of a box; log2 of the boxes of a tile
+    int32_t box_slots, slot_shift, boxes;   // keys of a box, log2 (31: all keys of a tile), boxes of a tile
     uint32_t ring = 0, items = 0;
-    bool bad = false;               // this lane has seen an illegal page id
-    __device__ __forceinline__ int32_t boxes() const { return 1 << box_shift; }
-    // Tiles whose boxes the 32 lanes hold, counted as this warp meets them.
-    __device__ __forceinline__ int32_t batch() const { return 32 >> box_shift; }
+    bool bad = false;                       // this lane has seen an illegal page id
 };
-
-// The page of this lane's box, of the batch of tiles that begins at `tile`.
-__device__ __forceinline__ int32_t load_page(const ScoreParams& p, Loader& loader, const Pages& pages, int32_t tile) {
-    const auto lane = static_cast<int32_t>(loader.lane);
-    const int32_t box = lane & (loader.boxes() - 1);
-    const int64_t key = int64_t{tile + kLoaderWarps * (lane >> loader.box_shift)} * kTileKeys + box * loader.box_slots;
-    if (key >= pages.keys) return kDeadPage;
-    int32_t page = pages.request;
-    if (p.block_table) {
-        const auto index = static_cast<uint32_t>(key) / static_cast<uint32_t>(p.page_size);
-        page = ptx::ld_global_nc_s32(p.block_table + pages.request * p.block_table_stride + index);
-    }
-    if (page >= 0 && page < p.num_pages) return page;
-    loader.bad = true;
-    return kDeadPage;
+template <class T>
+__device__ __forceinline__ Loader make_loader(const ScoreParams& p, const ptx::TensorMap& k_map,
+                                              const ptx::TensorMap& q_map, uint32_t warp, uint32_t lane) {
+    const int32_t slots = k_box_slots(p.block_table != nullptr, p.page_size, T::kTileKeys);
+    const bool one = !p.block_table || slots == T::kTileKeys;
+    return {&k_map, &q_map, warp, lane, slots, one ? 31 : 31 - __clz(slots), one ? 1 : T::kTileKeys / slots};
 }
 
-// The item and its Q: one box per group, and the q_scale of the tokens that there are.
+// Tiles whose boxes the 32 lanes hold, counted as this warp meets them.
+__device__ __forceinline__ int32_t batch_tiles(const Loader& loader) { return 32 / loader.boxes; }
+
+// First key of this lane's box, of the batch of tiles that begins at `tile`.
 template <class T>
-__device__ __forceinline__ void load_item(const ScoreParams& p, const Loader& loader, Shared& shared,
-                                          const Item& item) {
-    const uint32_t buffer = loader.items % 2;
+__device__ __forceinline__ int64_t box_key(const Loader& loader, int32_t tile) {
+    const int32_t lane_tile = static_cast<int32_t>(loader.lane) / loader.boxes;
+    const int32_t box = static_cast<int32_t>(loader.lane) - lane_tile * loader.boxes;
+    return int64_t{tile + T::kLoaderWarps * lane_tile} * T::kTileKeys + box * loader.box_slots;
+}
+
+__device__ __forceinline__ int32_t page_index(const ScoreParams& p, int64_t key) {
+    return p.block_table ? static_cast<int32_t>(static_cast<uint32_t>(key) / static_cast<uint32_t>(p.page_size)) : 0;
+}
+
+// The pages of this lane's box, of the batch of tiles that begins at `tile`.
+template <class T>
+__device__ __forceinline__ Place load_place(const ScoreParams& p, Loader& loader, const Pages& pages, int32_t tile) {
+    const int64_t key = box_key<T>(loader, tile);
+    if (key >= pages.keys.end || key + loader.box_slots <= pages.keys.begin) return {kDeadPage, kDeadPage};
+    Place place{pages.request, pages.request};
+    if (p.block_table) {
+        const int32_t index = page_index(p, key);
+        place.page = ptx::ld_global_nc_s32(p.block_table + pages.request * p.block_table_stride + index);
+        place.scale_page = place.page;
+        if (p.scale_block_table != p.block_table)
+            place.scale_page =
+                ptx::ld_global_nc_s32(p.scale_block_table + pages.request * p.scale_block_table_stride + index);
+    }
+    if (place.page >= 0 && place.page < p.num_pages && place.scale_page >= 0 && place.scale_page < p.scale_num_pages)
+        return place;
+    loader.bad = true;
+    return {kDeadPage, kDeadPage};
+}
+
+template <class T>
+__device__ __forceinline__ void start_pages(const ScoreParams& p, Loader& loader, Pages& pages, int32_t tile) {
+    pages.tile = tile;
+    pages.now = pages.next;
+    const int64_t key = box_key<T>(loader, tile);
+    pages.slot = static_cast<int32_t>(key) - page_index(p, key) * p.page_size;
+    pages.next = load_place<T>(p, loader, pages, tile + T::kLoaderWarps * batch_tiles(loader));
+}
+
+// The item's weights, by all lanes of a warp, and their arrivals; zeros for tokens that fill up a group. fp32 without a
+// second factor: copied in the background.
+template <class T>
+__device__ __forceinline__ void load_weights(const ScoreParams& p, const Loader& loader, typename T::Shared& shared,
+                                             const Item& item, ptx::SharedAddr full) {
+    const ptx::SharedAddr to = ptx::cvta_to_shared(shared.q_scale[loader.items % T::kQBuffers]);
+    const bool plain = p.weight_type == FloatType::kFp32 && !p.q_scale2;
+    const int32_t all_tokens = T::padded_tokens(item.tokens);
+#pragma unroll 1
+    for (auto i = static_cast<int32_t>(loader.lane); i < all_tokens * T::kHeads; i += 32) {
+        const int32_t token = i / T::kHeads, head = i % T::kHeads;
+        const int64_t row = int64_t{item.row} + token;
+        const ptx::SharedAddr cell = to + static_cast<uint32_t>((token * T::kWeightStride + head) * 4);
+        if (token >= item.tokens) ptx::st_shared_f32(cell, 0.0f);
+        else if (!plain) ptx::st_shared_f32(cell, load_weight(p, row, head));
+        else ptx::cp_async_ca_4(cell, static_cast<const float*>(p.q_scale) + row * p.weight_stride + head);
+    }
+    if (plain) ptx::cp_async_mbarrier_arrive_noinc(full);
+    else ptx::mbarrier_arrive(full);
+}
+
+// The item, what its rows see (row t: lane t's `sees`), its weights and its Q.
+template <class T>
+__device__ __forceinline__ void load_item(const ScoreParams& p, const Loader& loader, typename T::Shared& shared,
+                                          const Item& item, const KeyRange& sees) {
+    const uint32_t buffer = loader.items % T::kQBuffers;
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.q_full[buffer]);
-    wait(ptx::cvta_to_shared(&shared.q_empty[buffer]), (loader.items / 2 + 1) % 2);
+    wait(ptx::cvta_to_shared(&shared.q_empty[buffer]), (loader.items / T::kQBuffers + 1) % 2);
+    if (loader.lane < T::kBlockTokens)
+        ptx::st_shared_v2_u32(ptx::cvta_to_shared(&shared.sees[buffer][loader.lane]),
+                              static_cast<uint32_t>(sees.begin), static_cast<uint32_t>(sees.end));
+    load_weights<T>(p, loader, shared, item, full);
     if (!ptx::elect_sync(ptx::kFullMask)) return;
     const ptx::SharedAddr to = ptx::cvta_to_shared(&shared.item[buffer]);
     ptx::st_shared_v4_u32(to, {item.ring, item.tiles, static_cast<uint32_t>(item.row),
                                static_cast<uint32_t>(item.tokens)});
-    ptx::st_shared_v4_u32(to + 16, {static_cast<uint32_t>(item.key), 0, 0, 0});
+    ptx::st_shared_v4_u32(to + 16, {static_cast<uint32_t>(item.key), static_cast<uint32_t>(item.fill_begin),
+                                    static_cast<uint32_t>(item.fill_end), 0});
     if (item.tiles == 0) {
         ptx::mbarrier_arrive(full);
         return;
     }
-    const int32_t groups = groups_of(item.tokens, T::kGroupTokens);
-    const auto scale_bytes = static_cast<uint32_t>(item.tokens * T::kHeads * 4);
-    ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(groups * kColumns * kDepth) + scale_bytes);
-    ptx::cp_async_bulk_shared_global(ptx::cvta_to_shared(shared.q_scale[buffer]),
-                                     static_cast<const float*>(p.q_scale) + int64_t{item.row} * T::kHeads, scale_bytes,
-                                     full);
-    for (int32_t group = 0; group < groups; ++group)
-        ptx::cp_async_bulk_tensor_2d(ptx::cvta_to_shared(shared.q[buffer][0]) +
-                                         static_cast<uint32_t>(group * kColumns * kDepth),
-                                     loader.q_map, 0, (item.row + group * T::kGroupTokens) * T::kHeads, full);
+    const auto boxes = static_cast<int32_t>(T::q_boxes(item.tokens));
+    const auto first = ptx::cvta_to_shared(shared.q[buffer * static_cast<uint32_t>(T::q_boxes(p.view.max_tokens))]);
+    ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(boxes * kQBoxBytes));
+    for (int32_t box = 0; box < boxes; ++box) {
+        const ptx::SharedAddr box_to = first + static_cast<uint32_t>(box * kQBoxBytes);
+        if constexpr (T::kHeadMajor) ptx::cp_async_bulk_tensor_3d(box_to, loader.q_map, 0, item.row, 8 * box, full);
+        else ptx::cp_async_bulk_tensor_2d(box_to, loader.q_map, 0, item.row * T::kHeads + 64 * box, full);
+    }
 }
 
 // One key tile of a request: its boxes, its k_scale, which of its keys live.
-__device__ __forceinline__ void load_tile(const ScoreParams& p, Loader& loader, Shared& shared, Pages& pages,
-                                          int32_t tile, uint32_t ring) {
-    if (tile - pages.tile >= kLoaderWarps * loader.batch()) {
-        pages.tile = tile;
-        pages.now = pages.next;
-        pages.next = load_page(p, loader, pages, tile + kLoaderWarps * loader.batch());
-    }
-    const int32_t first = (tile - pages.tile) / kLoaderWarps << loader.box_shift;   // lane of the tile's first box
-    const int32_t key_begin = tile * kTileKeys;
-    const int32_t slot_mask = p.block_table ? p.page_size - 1 : -1;   // paged: a power of two
-    const auto page_of = [&](int32_t box) {
-        return static_cast<int32_t>(ptx::shfl_sync_idx(static_cast<uint32_t>(pages.now),
-                                                       static_cast<uint32_t>(first + box), ptx::kFullMask));
+template <class T>
+__device__ __forceinline__ void load_tile(const ScoreParams& p, Loader& loader, typename T::Shared& shared,
+                                          Pages& pages, int32_t tile, uint32_t ring) {
+    constexpr int32_t kWords = T::kTileKeys / 32;
+    if (tile - pages.tile >= T::kLoaderWarps * batch_tiles(loader)) start_pages<T>(p, loader, pages, tile);
+    const int32_t first = (tile - pages.tile) / T::kLoaderWarps * loader.boxes;   // lane of the tile's first box
+    const auto of_box = [&](int32_t value, int32_t box) {
+        return static_cast<int32_t>(
+            ptx::shfl_sync_idx(static_cast<uint32_t>(value), static_cast<uint32_t>(first + box), ptx::kFullMask));
     };
-    const int32_t first_page = page_of(0);
-    const uint8_t* scale[kTileKeys / 32];   // of the lane's keys; null where they do not live
-    uint32_t live[kTileKeys / 32];
+    const int32_t first_page = of_box(pages.now.page, 0), first_slot = of_box(pages.slot, 0);
+    const uint8_t* scale[kWords];   // of the lane's keys; null where they do not live
+    uint32_t live[kWords];
 #pragma unroll
-    for (int32_t half = 0; half < kTileKeys / 32; ++half) {
-        const int32_t index = half * 32 + static_cast<int32_t>(loader.lane), key = key_begin + index;
-        const int32_t page = loader.box_shift == 0 ? first_page : page_of(index >> (6 - loader.box_shift));
-        const bool lives = key < pages.keys && page != kDeadPage;
-        scale[half] = lives ? p.k_scale + page * p.k_scale_page_stride + int64_t{key & slot_mask} * 4 : nullptr;
-        live[half] = ptx::vote_sync_ballot(lives, ptx::kFullMask);
+    for (int32_t word = 0; word < kWords; ++word) {
+        const int32_t index = word * 32 + static_cast<int32_t>(loader.lane), box = index >> loader.slot_shift;
+        const int64_t page = of_box(pages.now.scale_page, box);
+        const int32_t slot = of_box(pages.slot, box) + index - box * loader.box_slots;
+        const bool lives = pages.keys.has(tile * T::kTileKeys + index) && page != kDeadPage;
+        scale[word] = lives ? p.k_scale + page * p.k_scale_page_stride + int64_t{slot} * 4 : nullptr;
+        live[word] = ptx::vote_sync_ballot(lives, ptx::kFullMask);
     }
-    const Stage stage = stage_at(ring);
+    const Stage stage = stage_at<T>(ring);
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.k_full[stage.index]);
     const ptx::SharedAddr codes = ptx::cvta_to_shared(shared.k[stage.index]);
+    const auto box_bytes = static_cast<uint32_t>(loader.box_slots * kDepth);
     wait(ptx::cvta_to_shared(&shared.k_empty[stage.index]), stage.parity ^ 1);
     if (ptx::elect_sync(ptx::kFullMask)) {
-        ptx::st_shared_v2_u32(ptx::cvta_to_shared(shared.live[stage.index]), live[0], live[1]);
-        ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>((loader.box_slots << loader.box_shift) * kDepth));
-        ptx::cp_async_bulk_tensor_3d(codes, loader.k_map, 0, key_begin & slot_mask, first_page, full);
+#pragma unroll
+        for (int32_t word = 0; word < kWords; ++word)
+            ptx::st_shared_u32(ptx::cvta_to_shared(&shared.live[stage.index][word]), live[word]);
+        ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(loader.boxes) * box_bytes);
+        ptx::cp_async_bulk_tensor_3d(codes, loader.k_map, 0, first_slot, first_page, full);
     }
 #pragma unroll 1
-    for (int32_t box = 1; box < loader.boxes(); ++box) {
-        const int32_t page = page_of(box), slot = (key_begin + box * loader.box_slots) & slot_mask;
+    for (int32_t box = 1; box < loader.boxes; ++box) {
+        const int32_t page = of_box(pages.now.page, box), slot = of_box(pages.slot, box);
         if (ptx::elect_sync(ptx::kFullMask))
-            ptx::cp_async_bulk_tensor_3d(codes + static_cast<uint32_t>(box * loader.box_slots * kDepth), loader.k_map,
-                                         0, slot, page, full);
+            ptx::cp_async_bulk_tensor_3d(codes + static_cast<uint32_t>(box) * box_bytes, loader.k_map, 0, slot, page,
+                                         full);
     }
 #pragma unroll
-    for (int32_t half = 0; half < kTileKeys / 32; ++half)
-        if (scale[half])
-            ptx::cp_async_ca_4(ptx::cvta_to_shared(&shared.k_scale[stage.index][half * 32]) + loader.lane * 4,
-                               scale[half]);
+    for (int32_t word = 0; word < kWords; ++word)
+        if (scale[word])
+            ptx::cp_async_ca_4(ptx::cvta_to_shared(&shared.k_scale[stage.index][word * 32]) + loader.lane * 4,
+                               scale[word]);
     ptx::cp_async_mbarrier_arrive_noinc(full);
 }
 
+// A run of key tiles of a token block, and columns to fill.
 template <class T>
-__device__ __forceinline__ void load_all(const ScoreParams& p, Loader& loader, Shared& shared) {
+__device__ __forceinline__ void load_run(const ScoreParams& p, Loader& loader, typename T::Shared& shared,
+                                         int32_t request, const KeyRange& keys, int32_t row, int32_t tokens,
+                                         const BlockPart& part, const KeyRange& sees) {
+    if (loader.warp == 0)
+        load_item<T>(p, loader, shared,
+                     {loader.ring, static_cast<uint32_t>(part.tiles), row, tokens, part.tile * T::kTileKeys,
+                      part.fill_begin, part.fill_end, 0},
+                     sees);
+    ++loader.items;
+    const auto own = static_cast<int32_t>((loader.warp + T::kStages - loader.ring % T::kStages) % T::kLoaderWarps);
+    if (own < part.tiles) {
+        Pages pages{request, keys, 0, 0, {}, {}};
+        pages.next = load_place<T>(p, loader, pages, part.tile + own);
+        start_pages<T>(p, loader, pages, part.tile + own);
+#pragma unroll 1
+        for (int32_t i = own; i < part.tiles; i += T::kLoaderWarps)
+            load_tile<T>(p, loader, shared, pages, part.tile + i, loader.ring + static_cast<uint32_t>(i));
+    }
+    loader.ring += static_cast<uint32_t>(part.tiles);
+}
+
+__device__ __forceinline__ int32_t shfl_bfly(int32_t value, uint32_t mask) {
+    return __float_as_int(ptx::shfl_sync_bfly(__int_as_float(value), mask, ptx::kFullMask));
+}
+__device__ __forceinline__ KeyRange hull_of_lanes(KeyRange keys) {
+    if (keys.empty()) keys = {INT32_MAX, 0};
+#pragma unroll
+    for (uint32_t mask = 16; mask > 0; mask /= 2) {
+        const int32_t begin = shfl_bfly(keys.begin, mask), end = shfl_bfly(keys.end, mask);
+        keys = {begin < keys.begin ? begin : keys.begin, end > keys.end ? end : keys.end};
+    }
+    return keys.empty() ? KeyRange{0, 0} : keys;
+}
+
+// Blocks that differ: from shared.start on, a block at a time. Lane t has what row t of the block sees. Little is kept
+// from one block to the next: the registers are few.
+template <class T>
+__device__ __forceinline__ void load_blocks(const ScoreParams& p, Loader& loader, typename T::Shared& shared) {
+    int64_t begin = shared.start.unit, left = shared.start.cost_end;
+    int32_t row = shared.start.row;
+#pragma unroll 1
+    while (left > 0) {
+        const Block block = block_from_row(p.view, row, T::kBlockTokens);
+        if (block.tokens == 0) break;
+        row = block.row + block.tokens;
+        const auto lane = static_cast<int32_t>(loader.lane);
+        KeyRange sees{0, 0};
+        if (lane < block.tokens) sees = live_keys(p.view, block.request, block.rows, block.row + lane);
+        const KeyRange hull = hull_of_lanes(sees);
+        const BlockWork work =
+            block_work(hull, block.tokens, T::kTileKeys, T::tile_cost(block.tokens), p.fill_columns);
+        const BlockPart part = block_part(work, p.fill_columns, begin, left);
+        left -= work.cost();
+        begin = 0;
+        if (part.tiles > 0 || part.fill_begin < part.fill_end)
+            load_run<T>(p, loader, shared, block.request, hull, block.row, block.tokens, part, sees);
+    }
+}
+
+// The same value, of which the compiler knows nothing.
+__device__ __forceinline__ int32_t hidden(int32_t value) {
+    asm volatile("" : "+r"(value));
+    return value;
+}
+
+// Rectangles: requests 32 at a time, one a lane.
+template <class T>
+__device__ __forceinline__ void load_requests(const ScoreParams& p, Loader& loader, typename T::Shared& shared) {
     Start start{0, 1, 0, 0};
-    if (p.view.batch > kWarpBatch) start = shared.start;
-    int64_t unit = start.unit, cost_end = start.cost_end;
     bool shared_out = p.view.batch > kWarpBatch;
+    if (shared_out) start = shared.start;
+    int64_t unit = start.unit, cost_end = start.cost_end;
     for (int32_t base = start.request; cost_end > 0 && base < p.view.batch; base += 32) {
-        // Requests base .. base + 31, one a lane.
         const int32_t mine = base + static_cast<int32_t>(loader.lane);
         RequestSpan span{0, 0, 0};
         if (mine < p.view.batch) span = request_span(p.view, mine);
@@ -238,36 +313,34 @@ __device__ __forceinline__ void load_all(const ScoreParams& p, Loader& loader, S
                 static_cast<int32_t>(ptx::shfl_sync_idx(static_cast<uint32_t>(span.tokens), from, ptx::kFullMask));
             const auto keys =
                 static_cast<int32_t>(ptx::shfl_sync_idx(static_cast<uint32_t>(span.keys), from, ptx::kFullMask));
-            const RequestWork work = request_work(tokens, keys, T::kGroupTokens);
-            const int64_t share_end = ceil_div(cost_end, work.cost);
-            const int64_t unit_end = share_end < work.units ? share_end : work.units;
-            while (unit < unit_end) {
+            while (true) {
+                // What follows from tokens and keys is worked out again for each run: the registers are few.
+                const RequestWork work = request_work(hidden(tokens), keys, T::kGroupTokens);
+                const int64_t share_end = ceil_div(cost_end, work.cost);
+                const int64_t rest_units = (share_end < work.units ? share_end : work.units) - unit;
+                if (rest_units <= 0) {
+                    cost_end -= work.units * work.cost;
+                    break;
+                }
                 Run run = run_at(work, unit);
-                if (run.tiles > unit_end - unit) run.tiles = static_cast<int32_t>(unit_end - unit);
+                if (run.tiles > rest_units) run.tiles = static_cast<int32_t>(rest_units);
+                unit += run.tiles;
                 const int32_t token = run.block * T::kBlockTokens;
                 const int32_t rest = tokens - token;
-                if (loader.warp == 0)
-                    load_item<T>(p, loader, shared,
-                                 {loader.ring, static_cast<uint32_t>(run.tiles), row + token,
-                                  rest < T::kBlockTokens ? rest : T::kBlockTokens, run.tile * kTileKeys, {}});
-                ++loader.items;
-                const auto own = static_cast<int32_t>((loader.warp - loader.ring) % kLoaderWarps);
-                if (own < run.tiles) {
-                    Pages pages{base + static_cast<int32_t>(from), keys, run.tile + own, 0, 0};
-                    pages.now = load_page(p, loader, pages, pages.tile);
-                    pages.next = load_page(p, loader, pages, pages.tile + kLoaderWarps * loader.batch());
-#pragma unroll 1
-                    for (int32_t i = own; i < run.tiles; i += kLoaderWarps)
-                        load_tile(p, loader, shared, pages, run.tile + i, loader.ring + static_cast<uint32_t>(i));
-                }
-                loader.ring += static_cast<uint32_t>(run.tiles);
-                unit += run.tiles;
+                load_run<T>(p, loader, shared, base + static_cast<int32_t>(from), {0, keys}, row + token,
+                            rest < T::kBlockTokens ? rest : T::kBlockTokens, {run.tile, run.tiles, 0, 0}, {0, keys});
             }
-            cost_end -= work.units * work.cost;
             unit = 0;
         }
     }
-    if (loader.warp == 0) load_item<T>(p, loader, shared, {loader.ring, 0, 0, 0, 0, {}});
+}
+
+template <class T>
+__device__ __forceinline__ void load_all(const ScoreParams& p, Loader& loader, typename T::Shared& shared) {
+    if constexpr (T::kAlwaysBlocks) load_blocks<T>(p, loader, shared);
+    else if (blocks_differ<T>(p)) load_blocks<T>(p, loader, shared);
+    else load_requests<T>(p, loader, shared);
+    if (loader.warp == 0) load_item<T>(p, loader, shared, {loader.ring, 0, 0, 0, 0, 0, 0, 0}, {0, 0});
     if (loader.bad && p.check_word) ptx::st_global_u32(p.check_word, 1);
 }
 

@@ -6,11 +6,17 @@
 // cost, and takes an equal share of the sum: a contiguous range. Nothing is computed ahead of the launch, and no score
 // depends on where a range ends: a unit's cells are its own.
 //
-// Order of a request's units: chunks of key tiles, in a chunk the token blocks, in a block the tiles. So a CTA keeps
-// its tokens while keys stream by, and a chunk that several blocks need is still in the L2 cache when it comes again.
+// Where all rows of a request see the same keys (rectangles), the order of its units is: chunks of key tiles, in a
+// chunk the token blocks, in a block the tiles. So a CTA keeps its tokens while keys stream by, and a chunk that
+// several blocks need is still in the L2 cache when it comes again.
+//
+// Where rows see different keys, or dead columns are filled, the sum goes over token blocks in the order of their rows:
+// a block's key tiles are those between the first and the last key that any of its rows sees, and its dead columns cost
+// a little, too. A share may begin and end inside a block.
 #pragma once
 #include <cstdint>
 
+#include "kernel/live.h"
 #include "kernel/problem.h"
 #include "kernel/schedule.h"
 
@@ -63,6 +69,125 @@ LIDX_HOST_DEVICE constexpr Run run_at(const RequestWork& work, int64_t unit) {
     const auto tile = static_cast<int32_t>(inside - int64_t{block} * length);
     return {block, first + tile, length - tile};
 }
+
+// ---- token blocks that differ
+
+// The first request that has rows at `row` or beyond it, batch if there is none. Searches, so that requests without
+// rows cost nothing.
+LIDX_HOST_DEVICE inline int32_t request_from_row(const RowView& v, int32_t row) {
+    if (row >= v.rows) return v.batch;
+    if (v.row_map == RowMap::kFixed) {
+        const int32_t request = row / v.max_tokens;
+        return request < v.batch ? request : v.batch;
+    }
+    if (v.row_map == RowMap::kRequestIds) {
+        const auto request = static_cast<uint32_t>(v.row_map_data[row]);
+        return request < static_cast<uint32_t>(v.batch) ? static_cast<int32_t>(request) : v.batch;
+    }
+    int32_t begin = 0, end = v.batch;
+    while (begin < end) {
+        const int32_t middle = begin + (end - begin) / 2;
+        if (v.row_map_data[middle + 1] <= row) begin = middle + 1;
+        else end = middle;
+    }
+    return begin;
+}
+
+// A token block: `tokens` rows from `row` on of a request.
+struct Block {
+    int32_t request, row, tokens;
+    RequestRows rows;
+};
+// The first block whose first row is `row` or beyond it; its row is v.rows if there is none.
+LIDX_HOST_DEVICE inline Block block_from_row(const RowView& v, int64_t row, int block_tokens) {
+    while (row < v.rows) {
+        const int32_t request = request_from_row(v, static_cast<int32_t>(row));
+        if (request >= v.batch) break;
+        const RequestRows rows = request_rows(v, request);
+        const int64_t skipped = row > rows.begin ? ceil_div(row - rows.begin, block_tokens) * block_tokens : 0;
+        if (skipped < rows.tokens) {
+            const auto rest = static_cast<int32_t>(rows.tokens - skipped);
+            return {request, static_cast<int32_t>(rows.begin + skipped), rest < block_tokens ? rest : block_tokens,
+                    rows};
+        }
+        const int64_t end = int64_t{rows.begin} + rows.all;
+        row = end > row ? end : row + 1;
+    }
+    return {v.batch, v.rows, 0, {0, 0, 0}};
+}
+LIDX_HOST_DEVICE inline Block next_block(const RowView& v, const Block& block, int block_tokens) {
+    const int32_t done = block.row - block.rows.begin + block.tokens;
+    if (done >= block.rows.tokens) return block_from_row(v, int64_t{block.row} + block.tokens, block_tokens);
+    const int32_t rest = block.rows.tokens - done;
+    return {block.request, block.row + block.tokens, rest < block_tokens ? rest : block_tokens, block.rows};
+}
+
+// Cells that get -inf in a quarter of a unit's time: what a multiprocessor's part of the memory bandwidth writes.
+inline constexpr int64_t kFillCells = 512;
+
+struct BlockWork {
+    int32_t tile, tiles;            // key tiles that its rows see
+    int64_t tile_cost, fill_cost;   // of a tile; of all columns that are filled
+    LIDX_HOST_DEVICE constexpr int64_t cost() const { return tiles * tile_cost + fill_cost; }
+};
+LIDX_HOST_DEVICE constexpr BlockWork block_work(const KeyRange& hull, int32_t tokens, int32_t tile_keys,
+                                                int64_t tile_cost, int32_t fill_columns) {
+    const int32_t tile = hull.begin / tile_keys;
+    const auto tiles = hull.empty() ? 0 : static_cast<int32_t>(ceil_div(hull.end, tile_keys)) - tile;
+    const int64_t dead = fill_columns > hull.size() ? fill_columns - hull.size() : 0;
+    return {tile, tiles, tile_cost,
+            fill_columns == 0 ? 0 : ceil_div(dead * tokens, kFillCells) + 1};
+}
+
+// What of a block lies in the costs [begin, end) of its own: tiles that begin there, and columns to fill.
+struct BlockPart {
+    int32_t tile, tiles, fill_begin, fill_end;
+};
+LIDX_HOST_DEVICE constexpr BlockPart block_part(const BlockWork& work, int32_t fill_columns, int64_t begin,
+                                                int64_t end) {
+    const auto tile_at = [&](int64_t cost) {
+        const int64_t tile = ceil_div(cost, work.tile_cost);
+        return static_cast<int32_t>(tile < work.tiles ? tile : work.tiles);
+    };
+    const auto column_at = [&](int64_t cost) {
+        const int64_t filled = cost - work.tiles * work.tile_cost;
+        if (filled <= 0) return int32_t{0};
+        return filled >= work.fill_cost ? fill_columns
+                                        : static_cast<int32_t>(filled * fill_columns / work.fill_cost);
+    };
+    const int32_t first = tile_at(begin);
+    return {work.tile + first, tile_at(end) - first, column_at(begin), column_at(end)};
+}
+
+// ---- what the loading warps hand on
+
+inline constexpr int kDepth = 128;               // bytes of a row of K or Q: one 128-byte swizzle span
+inline constexpr int kSwizzleAtomBytes = 1024;   // eight rows of 128 bytes; operand tiles begin on such a boundary
+inline constexpr int kMmaK = 32;                 // depth of one wgmma
+inline constexpr int kQBoxBytes = 64 * kDepth;   // of every box of Q: 64 token-head pairs
+// Up to so many requests a loading warp finds its CTA's share by itself, a request a lane.
+inline constexpr int kWarpBatch = 32;
+
+// What the loading warp hands to the consumers with each token block: consecutive key tiles, ring positions from `ring`
+// on, and columns of its rows that get -inf where no key is live. Neither: the end.
+struct alignas(16) Item {
+    uint32_t ring, tiles;
+    int32_t row, tokens;           // rows of q and scores
+    int32_t key;                   // first key of the first tile
+    int32_t fill_begin, fill_end;  // columns
+    int32_t unused;
+};
+// Where this CTA's share begins. Rectangles: a unit of a request, and the cost from that request's first unit to the
+// share's end. Blocks: the row of a block, the cost inside it and the cost from its beginning to the share's end.
+struct alignas(16) Start {
+    int64_t unit, cost_end;
+    int32_t request, row;
+};
+// Arrivals that complete a phase of a stage, of an item.
+inline constexpr uint32_t kFullArrivals = 33;                  // 32 lanes' cp.async of k_scale, and the TMA's issuer
+inline constexpr uint32_t kItemArrivals = 33;                  // 32 lanes' weights, and the TMA's issuer
+
+// ---- shares
 
 // The share of CTA `index` out of `count` in a total cost: where it begins.
 LIDX_HOST_DEVICE constexpr int64_t share_begin(int64_t total, int64_t index, int64_t count) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP8 indexer scores on Hopper's tensor core, sm_90a: depth 128, 64 or 32 heads, paged or contiguous K, any tokens.
+// FP8 indexer scores on Hopper's tensor core, sm_90a: depth 128, 8 to 64 heads, paged or contiguous K, any tokens.
 //
 //     score[row, key] = k_scale[key] * sum_h relu(q[row, h] . k[key]) * q_scale[row, h]
 //
 // S = K Q^T by wgmma: operand A a tile of 64 keys [64, 128 bytes], operand B the 64 token-head pairs of a group [64,
-// 128 bytes]: one token of 64 heads or two of 32. A warpgroup owns a group for as long as its token block lasts, with
-// its q_scale in registers; keys stream through a ring in shared memory that all warpgroups read. With fewer groups
-// than warpgroups (decode) those that share a group take its key tiles in turn, so K is read once all the same.
+// 128 bytes]: one token of 64 heads, two of 32, up to eight of 8. A warpgroup owns a group for as long as its token
+// block lasts, with its weights in registers; keys stream through a ring in shared memory that all warpgroups read.
+// With fewer groups than warpgroups (decode) those that share a group take its key tiles in turn, so K is read once all
+// the same.
 //
 // Arithmetic. Four wgmma of K = 32, depth ascending, the first without accumulator input (fp8 products in the tensor
 // core's 13-bit window). Then fp32, round to nearest even, subnormals kept, the same for every variant, page size,
@@ -18,32 +19,35 @@
 // drains every 16 tiles, because ptxas serialises wgmma that are in flight across a loop's back edge (C7514).
 //
 //     warps 16-19 (tile n: warp n % 4)   warpgroups 0-3
-//     Q block 0, q_scale -> buffer 0     .
-//     K tile 0 -> stage 0                q_full: q_scale -> registers
+//     Q block 0, weights -> buffer 0     .
+//     K tile 0 -> stage 0                q_full: weights -> registers
 //     K tile 1 -> stage 1                k_full 0: MMA a = tile 0
 //     ...                                k_full 1: MMA b = tile 1; a done: k_empty 0; reduce a
-//     K tile 16 waits for k_empty        k_full 2: MMA a = tile 2; b done: k_empty 1; reduce b; store tiles 0, 1
+//     K tile 8 waits for k_empty         k_full 2: MMA a = tile 2; b done: k_empty 1; reduce b; store tiles 0, 1
 //     Q block 1 -> buffer 1              ...
-//     K tile 17 ...                      last tile: q_empty
+//     K tile 9 ...                       last tile: fill dead columns; q_empty
 //
 // Hand-overs:
 //     k_full[s]    TMA (K codes) and cp.async (k_scale) -> consumers: stage s has landed; `live` was stored before.
 //     k_empty[s]   consumers -> loader: every warp that takes part has multiplied the stage and read its k_scale.
-//     q_full[b]    TMA -> consumers: Q, q_scale and the item are in buffer b.
+//     q_full[b]    TMA, cp.async -> consumers: Q, weights, the item and what its rows see are in buffer b.
 //     q_empty[b]   consumers -> warp 16: they are done with the item.
 //     consumers    all meet (named barrier) before an item with another number of token groups.
 //
 // Budget per 64 keys x 64 columns (clocks of an SM; docs/kernel-sm90.md): MMA 128; per warp and sub-partition FMNMX 64,
-// FFMA 32, all else about 50; shared memory 16 KiB read for operands, 2 KiB written. 199 KiB of shared memory, 104
-// registers a consumer, 64 a loader.
+// FFMA 32, all else about 50; shared memory 16 KiB read for operands, 2 KiB written. 85 to 133 KiB of shared memory,
+// 104 registers a consumer, 64 a loader.
+#include "kernel/live.h"
 #include "kernel/problem.h"
 #include "kernel/schedule.h"
+#include "kernel/score_cells.cuh"
 #include "kernel/sm90_loader.cuh"
 #include "kernel/sm90_score_layout.h"
 #include "kernel/smem_descriptor.h"
 #include "kernel/variants.h"
 #include "ptx/bulk_tensor.cuh"
 #include "ptx/elect.cuh"
+#include "ptx/griddep.cuh"
 #include "ptx/math.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/memory.cuh"
@@ -64,17 +68,20 @@ struct Consumer {
     uint32_t warp, lane;         // warp: of the warpgroup
     uint32_t step;               // tiles from one of this warpgroup's to the next
     uint64_t k_descriptor, q_descriptor;
-    float weights[kColumns / 4];   // q_scale of columns 8 j + 2 q + e at 2 j + e
-    int64_t tile_elements;       // of scores, from one of this warpgroup's tiles to the next
-    bool stores;                 // the lane's token exists
+    float weights[kColumns / 4];   // of columns 8 j + 2 q + e at 2 j + e
+    uint32_t buffer;
+    int32_t token, tokens;       // the lane's first, of the item's; with 16 heads or fewer it has further ones
+    KeyRange sees;               // of the lane's first token
+    int64_t row;                 // of scores: the cell of key 0 of the lane's first token
     __device__ __forceinline__ uint32_t quad() const { return lane % 4; }
     // The key of a tile whose sum this lane ends up with.
     __device__ __forceinline__ uint32_t key() const { return 16 * warp + lane / 4 + 8 * (quad() / 2); }
 };
 
 // D = K Q^T of the tile at a ring position.
+template <class T>
 __device__ __forceinline__ void multiply(const Consumer& self, uint32_t ring, float (&d)[kColumns / 2]) {
-    const uint64_t k = self.k_descriptor + stage_at(ring).index * (kTileKeys * kDepth / 16);
+    const uint64_t k = self.k_descriptor + stage_at<T>(ring).index * (kTileKeys * kDepth / 16);
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kDepth / kMmaK; ++step)
@@ -90,9 +97,10 @@ __device__ __forceinline__ void pin(float (&d)[kColumns / 2]) {
     for (float& x : d) asm volatile("" : "+f"(x));
 }
 
+template <class T>
 __device__ __forceinline__ void release(const Consumer& self, Shared& shared, uint32_t ring) {
     if (self.lane == 0)
-        ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.k_empty[stage_at(ring).index]), self.step);
+        ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.k_empty[stage_at<T>(ring).index]), self.step);
 }
 
 // This lane's part of the head sums: sum[2 * token + half], rows lane / 4 + 8 * half of the warp.
@@ -125,75 +133,121 @@ __device__ __forceinline__ float quad_sum(const Consumer& self, float a, float b
     return ptx::add_rn_f32(high ? second : first, ptx::shfl_sync_bfly(high ? first : second, 2, ptx::kFullMask));
 }
 
-struct KeyScale {
+// A key of a tile, as its score needs it.
+struct Key {
+    int32_t index;   // in the request
     float scale;
-    bool live;
+    bool live;       // on a legal page
 };
-__device__ __forceinline__ KeyScale load_key_scale(const Consumer& self, Shared& shared, uint32_t ring) {
-    const uint32_t index = stage_at(ring).index, key = self.key();
+template <class T>
+__device__ __forceinline__ Key load_key(const Consumer& self, Shared& shared, uint32_t ring, int32_t tile_key) {
+    const uint32_t index = stage_at<T>(ring).index, key = self.key();
     const uint32_t bits = ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.live[index][key / 32]));
-    return {ptx::ld_shared_f32(ptx::cvta_to_shared(&shared.k_scale[index][key])),
-            self.stores && (bits >> key % 32 & 1) != 0};
+    return {tile_key + static_cast<int32_t>(key), ptx::ld_shared_f32(ptx::cvta_to_shared(&shared.k_scale[index][key])),
+            (bits >> key % 32 & 1) != 0};
 }
 
-__device__ __forceinline__ void store(float* to, const KeyScale& key, float sum) {
-    if (key.live) ptx::st_global_f32(to, ptx::mul_rn_f32(key.scale, sum));
+// A key that the row sees on a page that must not be read is dead: -inf where the launch fills.
+__device__ __forceinline__ void store(const ScoreParams& p, int64_t row, const KeyRange& sees, const Key& key,
+                                      float sum) {
+    if (sees.has(key.index) && (key.live || p.fill_columns != 0))
+        store_score(p, row + key.index, key.live ? ptx::mul_rn_f32(key.scale, sum) : dead_score());
 }
 
-// kLength tiles from a ring position on, none in flight before or after. A lane stores one key per tile (two tokens a
-// group), or one per pair of tiles (one token): even lanes the first tile's, odd lanes the second's.
+__device__ __forceinline__ KeyRange load_sees(const Shared& shared, uint32_t buffer, int32_t token) {
+    const ptx::SharedAddr from = ptx::cvta_to_shared(&shared.sees[buffer][token]);
+    return {static_cast<int32_t>(ptx::ld_shared_u32(from)), static_cast<int32_t>(ptx::ld_shared_u32(from + 4))};
+}
+
+// The scores of a tile of two or more tokens: of tokens 2 i and 2 i + 1 each lane of a quad stores one, even lanes the
+// first's, odd lanes the second's.
+template <class T>
+__device__ __forceinline__ void store_tokens(const ScoreParams& p, const Consumer& self, const Shared& shared,
+                                             const Key& key, const float (&sum)[2 * T::kGroupTokens]) {
+#pragma unroll
+    for (int i = 0; i < T::kGroupTokens / 2; ++i) {
+        KeyRange sees = self.sees;
+        int64_t row = self.row;
+        if (i > 0) {
+            const int32_t token = self.token + 2 * i;
+            sees = token < self.tokens ? load_sees(shared, self.buffer, token) : KeyRange{0, 0};
+            row += 2 * i * p.score_stride;
+            if (p.relative != 0) row += self.sees.begin - sees.begin;
+        }
+        store(p, row, sees, key, quad_sum(self, sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]));
+    }
+}
+
+// kLength tiles from a ring position on, the first of which begins with key `tile_key`; none in flight before or after.
+// A lane stores one key per tile and pair of tokens, or one per pair of tiles (one token): even lanes the first tile's,
+// odd lanes the second's.
 template <class T, int kLength>
-__device__ __forceinline__ void stretch(const Consumer& self, Shared& shared, uint32_t& ring, float*& to) {
+__device__ __forceinline__ void stretch(const ScoreParams& p, const Consumer& self, Shared& shared, uint32_t& ring,
+                                        int32_t& tile_key) {
     float a[kColumns / 2], b[kColumns / 2];
     const auto arrived = [&](uint32_t at) {
-        wait(ptx::cvta_to_shared(&shared.k_full[stage_at(at).index]), stage_at(at).parity);
+        wait(ptx::cvta_to_shared(&shared.k_full[stage_at<T>(at).index]), stage_at<T>(at).parity);
     };
+    const int32_t step_keys = static_cast<int32_t>(self.step) * kTileKeys;
     arrived(ring);
-    multiply(self, ring, a);
+    multiply<T>(self, ring, a);
 #pragma unroll
     for (int i = 0; i < kLength; i += 2) {
         constexpr int kPerTile = 2 * T::kGroupTokens;
         const bool two = kLength > 1, last = i + 2 >= kLength;
-        const uint32_t ring_a = ring + i * self.step, ring_b = ring_a + self.step;
+        const uint32_t ring_a = ring, ring_b = ring_a + self.step;
         const bool odd = self.quad() % 2 != 0;
         if (two) {
             arrived(ring_b);
-            multiply(self, ring_b, b);
+            multiply<T>(self, ring_b, b);
         }
-        KeyScale key_a, key_b;
+        Key key_a, key_b;
         if (T::kGroupTokens == 1) {
-            key_a = load_key_scale(self, shared, two && odd ? ring_b : ring_a);
-            if (!two && odd) key_a.live = false;
+            key_a = load_key<T>(self, shared, two && odd ? ring_b : ring_a, tile_key + (odd ? step_keys : 0));
+            if (!two && odd) key_a.index = -1;
         } else {
-            key_a = load_key_scale(self, shared, ring_a);
-            if (two) key_b = load_key_scale(self, shared, ring_b);
+            key_a = load_key<T>(self, shared, ring_a, tile_key);
+            if (two) key_b = load_key<T>(self, shared, ring_b, tile_key + step_keys);
         }
         float sum_a[kPerTile], sum_b[kPerTile] = {};
         if (two) ptx::wgmma_wait_group<1>();
         else ptx::wgmma_wait_group<0>();
         pin(a);
-        release(self, shared, ring_a);
+        release<T>(self, shared, ring_a);
         reduce<T>(self, a, sum_a);
-        if (T::kGroupTokens == 2) store(to, key_a, quad_sum(self, sum_a[0], sum_a[1], sum_a[2 % kPerTile],
-                                                            sum_a[3 % kPerTile]));
+        if (T::kGroupTokens > 1) store_tokens<T>(p, self, shared, key_a, sum_a);
         if (two) {
             if (!last) {
                 arrived(ring_b + self.step);
-                multiply(self, ring_b + self.step, a);
+                multiply<T>(self, ring_b + self.step, a);
                 ptx::wgmma_wait_group<1>();
             } else {
                 ptx::wgmma_wait_group<0>();
             }
             pin(b);
-            release(self, shared, ring_b);
+            release<T>(self, shared, ring_b);
             reduce<T>(self, b, sum_b);
         }
-        if (T::kGroupTokens == 1) store(to, key_a, quad_sum(self, sum_a[0], sum_a[1], sum_b[0], sum_b[1]));
-        else if (two) store(to + self.tile_elements, key_b, quad_sum(self, sum_b[0], sum_b[1], sum_b[2 % kPerTile],
-                                                                     sum_b[3 % kPerTile]));
-        to += 2 * self.tile_elements;
+        if (T::kGroupTokens == 1)
+            store(p, self.row, self.sees, key_a, quad_sum(self, sum_a[0], sum_a[1], sum_b[0], sum_b[1]));
+        else if (two) store_tokens<T>(p, self, shared, key_b, sum_b);
+        ring += (two ? 2 : 1) * self.step;
+        tile_key += (two ? 2 : 1) * step_keys;
     }
-    ring += kLength * self.step;
+}
+
+// Columns [begin, end) of an item's rows where no key of the row is live.
+__device__ __forceinline__ void fill(const ScoreParams& p, const Shared& shared, uint32_t buffer,
+                                     const ptx::U32x4& item, int32_t begin, int32_t end, uint32_t warp,
+                                     uint32_t lane) {
+    const auto tokens = static_cast<int32_t>(item.w);
+    for (int32_t token = 0; token < tokens; ++token) {
+        const KeyRange sees = load_sees(shared, buffer, token);
+        const int64_t row = (int64_t{static_cast<int32_t>(item.z)} + token) * p.score_stride;
+#pragma unroll 1
+        for (auto column = begin + static_cast<int32_t>(32 * warp + lane); column < end; column += 32 * kConsumerWarps)
+            if (dead_column(p, sees, column)) store_score(p, row + column, dead_score());
+    }
 }
 
 template <class T>
@@ -203,6 +257,7 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared
     self.lane = lane;
     const uint32_t warpgroup = warp / 4;
     self.k_descriptor = wgmma_descriptor_k_major_128b(ptx::cvta_to_shared(shared.k).value);
+    const auto buffer_groups = static_cast<uint32_t>(T::q_boxes(p.view.max_tokens));
     uint32_t before = 0;   // groups of the last item
 #pragma unroll 1
     for (uint32_t items = 0;; ++items) {
@@ -210,48 +265,57 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared
         wait(ptx::cvta_to_shared(&shared.q_full[buffer]), items / 2 % 2);
         const ptx::SharedAddr from = ptx::cvta_to_shared(&shared.item[buffer]);
         const ptx::U32x4 item = ptx::ld_shared_v4_u32(from);   // ring, tiles, row, tokens
-        const auto key = static_cast<int32_t>(ptx::ld_shared_u32(from + 16));
         const uint32_t all_tiles = item.y;
-        if (all_tiles == 0) return;
+        if (item.w == 0) return;
         const auto tokens = static_cast<int32_t>(item.w);
-        const auto groups = static_cast<uint32_t>(groups_of(tokens, T::kGroupTokens));
-        self.step = kGroups / groups;
-        // Which tiles are whose depends on the ring position, and changes only where all meet: so a warpgroup has seen
-        // every phase of the stages that it waits for, and a parity cannot be mistaken for the one before it.
-        if (groups != before && before != 0) ptx::bar_sync(kConsumerBarrier, 32 * kConsumerWarps);
-        before = groups;
-        const uint32_t group = warpgroup % groups;
-        const uint32_t first = (warpgroup / groups - item.x) % self.step;
-        uint32_t ring = item.x + first;
-        uint32_t tiles = all_tiles > first ? (all_tiles - first + self.step - 1) / self.step : 0;
-        self.q_descriptor = wgmma_descriptor_k_major_128b(ptx::cvta_to_shared(shared.q[buffer][0]).value +
-                                                          group * (kColumns * kDepth));
-        const ptx::SharedAddr scales = ptx::cvta_to_shared(&shared.q_scale[buffer][group * kColumns + 2 * self.quad()]);
+        if (all_tiles != 0) {
+            const auto groups = static_cast<uint32_t>(groups_of(tokens, T::kGroupTokens));
+            self.step = kGroups / groups;
+            // Which tiles are whose depends on the ring position, and changes only where all meet: so a warpgroup has
+            // seen every phase of the stages that it waits for, and a parity cannot be mistaken for the one before it.
+            if (groups != before && before != 0) ptx::bar_sync(kConsumerBarrier, 32 * kConsumerWarps);
+            before = groups;
+            const uint32_t group = warpgroup % groups;
+            const uint32_t first = (warpgroup / groups - item.x) % self.step;
+            uint32_t ring = item.x + first;
+            uint32_t tiles = all_tiles > first ? (all_tiles - first + self.step - 1) / self.step : 0;
+            const auto item_key = static_cast<int32_t>(ptx::ld_shared_u32(from + 16));
+            int32_t tile_key = item_key + static_cast<int32_t>(first) * kTileKeys;
+            self.q_descriptor = wgmma_descriptor_k_major_128b(
+                ptx::cvta_to_shared(shared.q[0]).value + (buffer * buffer_groups + group) * (kColumns * kDepth));
+            const ptx::SharedAddr scales =
+                ptx::cvta_to_shared(&shared.q_scale[buffer][group * kColumns + 2 * self.quad()]);
 #pragma unroll
-        for (uint32_t j = 0; j < kColumns / 8; ++j)
-            ptx::ld_shared_v2_f32(self.weights[2 * j], self.weights[2 * j + 1], scales + j * 32);
-        const int32_t group_token = static_cast<int32_t>(group) * T::kGroupTokens;
-        const int32_t token = group_token + (T::kGroupTokens == 2 ? static_cast<int32_t>(self.quad()) % 2 : 0);
-        self.stores = token < tokens;
-        self.tile_elements = int64_t{self.step} * kTileKeys;
-        float* to = static_cast<float*>(p.scores) + (int64_t{static_cast<int32_t>(item.z)} + token) * p.score_stride +
-                    key + first * kTileKeys + self.key();
-        if (group_token >= tokens) {   // a fourth group where there are three
-            for (; tiles > 0; --tiles, ring += self.step) {
-                wait(ptx::cvta_to_shared(&shared.k_full[stage_at(ring).index]), stage_at(ring).parity);
-                release(self, shared, ring);
+            for (uint32_t j = 0; j < kColumns / 8; ++j)
+                ptx::ld_shared_v2_f32(self.weights[2 * j], self.weights[2 * j + 1], scales + j * 32);
+            const int32_t group_token = static_cast<int32_t>(group) * T::kGroupTokens;
+            self.token = group_token + (T::kGroupTokens > 1 ? static_cast<int32_t>(self.quad()) % 2 : 0);
+            self.tokens = tokens;
+            self.buffer = buffer;
+            self.sees = load_sees(shared, buffer, self.token);
+            if (self.token >= tokens) self.sees = {0, 0};
+            self.row = (int64_t{static_cast<int32_t>(item.z)} + self.token) * p.score_stride;
+            if (p.relative != 0) self.row -= self.sees.begin;
+            if (group_token >= tokens) {   // a fourth group where there are three
+                for (; tiles > 0; --tiles, ring += self.step) {
+                    wait(ptx::cvta_to_shared(&shared.k_full[stage_at<T>(ring).index]), stage_at<T>(ring).parity);
+                    release<T>(self, shared, ring);
+                }
+            } else {
+                if constexpr (T::kGroupTokens <= 2) {   // with fewer heads the stores take longer than the MMAs
+#pragma unroll 1
+                    for (; tiles >= 16; tiles -= 16) stretch<T, 16>(p, self, shared, ring, tile_key);
+#pragma unroll 1
+                    for (; tiles >= 4; tiles -= 4) stretch<T, 4>(p, self, shared, ring, tile_key);
+                }
+#pragma unroll 1
+                for (; tiles >= 2; tiles -= 2) stretch<T, 2>(p, self, shared, ring, tile_key);
+                if (tiles != 0) stretch<T, 1>(p, self, shared, ring, tile_key);
             }
-        } else {
-            // The second of a pair of tiles is the odd lanes' where a group has one token.
-            if (T::kGroupTokens == 1 && self.quad() % 2 != 0) to += self.tile_elements;
-#pragma unroll 1
-            for (; tiles >= 16; tiles -= 16) stretch<T, 16>(self, shared, ring, to);
-#pragma unroll 1
-            for (; tiles >= 4; tiles -= 4) stretch<T, 4>(self, shared, ring, to);
-#pragma unroll 1
-            for (; tiles >= 2; tiles -= 2) stretch<T, 2>(self, shared, ring, to);
-            if (tiles != 0) stretch<T, 1>(self, shared, ring, to);
         }
+        if (p.fill_columns != 0)
+            fill(p, shared, buffer, item, static_cast<int32_t>(ptx::ld_shared_u32(from + 20)),
+                 static_cast<int32_t>(ptx::ld_shared_u32(from + 24)), warp, lane);
         ptx::bar_warp_sync(ptx::kFullMask);
         if (lane == 0) ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.q_empty[buffer]));
     }
@@ -265,7 +329,7 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
         ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_full[thread]), kFullArrivals);
         ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_empty[thread]), kEmptyArrivals);
         if (thread < 2) {
-            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_full[thread]), 1);
+            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_full[thread]), kItemArrivals);
             ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_empty[thread]), kConsumerWarps);
         }
         ptx::fence_mbarrier_init_release_cluster();
@@ -274,14 +338,14 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
         ptx::prefetch_tensormap(&k_map);
         ptx::prefetch_tensormap(&q_map);
     }
-    if (p.view.batch > kWarpBatch) find_start<T>(p, shared, thread);
+    ptx::griddepcontrol_launch_dependents();
+    ptx::griddepcontrol_wait();   // what the kernel before wrote is read from here on
+    if (p.view.batch > kWarpBatch || blocks_differ<T>(p)) find_start<T>(p, shared, thread);
     else ptx::bar_sync();
     const uint32_t warp = ptx::shfl_sync_idx(thread / 32, 0, ptx::kFullMask);
     if (warp >= kConsumerWarps) {
         ptx::setmaxnreg_dec<kProducerRegisters>();
-        const int32_t slots = k_box_slots(p.page_size);
-        const int32_t shift = !p.block_table || slots == 64 ? 0 : slots == 32 ? 1 : 2;
-        Loader loader{&k_map, &q_map, warp - kConsumerWarps, thread % 32, slots, shift};
+        Loader loader = make_loader<T>(p, k_map, q_map, warp - kConsumerWarps, thread % 32);
         load_all<T>(p, loader, shared);
     } else {
         ptx::setmaxnreg_inc<kConsumerRegisters>();

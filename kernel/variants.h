@@ -27,7 +27,9 @@
 // X(symbol, heads, depth, tokens): query tokens per block, shared out among four warpgroups.
 #define LIDX_SM90_SCORE_VARIANTS(X) \
     X(sm90_score_h64, 64, 128, 4)   \
-    X(sm90_score_h32, 32, 128, 8)
+    X(sm90_score_h32, 32, 128, 8)   \
+    X(sm90_score_h16, 16, 128, 16)  \
+    X(sm90_score_h8, 8, 128, 32)
 
 // heads 0 and depth 0: run-time values. One token per CTA row.
 #define LIDX_GENERIC_SCORE_VARIANTS(X) \

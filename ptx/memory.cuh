@@ -55,6 +55,9 @@ LIDX_PTX void st_global_u32(void* a, uint32_t b) {
 LIDX_PTX void st_global_u16(void* a, uint16_t b) {
     asm volatile("st.global.u16 [%0], %1;" ::"l"(a), "h"(b) : "memory");
 }
+LIDX_PTX void st_shared_u32(SharedAddr a, uint32_t b) {
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(a.value), "r"(b) : "memory");
+}
 LIDX_PTX void st_shared_f32(SharedAddr a, float b) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(a.value), "f"(b) : "memory");
 }
@@ -71,6 +74,9 @@ LIDX_PTX void st_shared_v4_f32(SharedAddr a, F32x4 b) {
 LIDX_PTX void st_shared_v4_u32(SharedAddr a, U32x4 b) {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(a.value), "r"(b.x), "r"(b.y), "r"(b.z), "r"(b.w)
                  : "memory");
+}
+LIDX_PTX void st_shared_v2_f32(SharedAddr a, float b0, float b1) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(a.value), "f"(b0), "f"(b1) : "memory");
 }
 LIDX_PTX void st_shared_v2_u32(SharedAddr a, uint32_t b0, uint32_t b1) {
     asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(a.value), "r"(b0), "r"(b1) : "memory");

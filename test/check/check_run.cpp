@@ -142,8 +142,8 @@ std::optional<Counts> read_counts(const std::string& file) {
 }
 
 // What the persistent CTAs of an sm90 kernel load and multiply: each token block of a request reads each key tile once,
-// and a warpgroup per group of 64 columns multiplies it, four warps in four steps. Q and q_scale come once for each run
-// of tiles; where the runs end depends on the shares, which the kernel's own schedule gives.
+// and a warpgroup per group of 64 columns multiplies it, four warps in four steps. Q comes once for each run of tiles
+// (weights do not come by TMA); where the runs end depends on the shares, which the kernel's own schedule gives.
 struct Sm90Counts {
     int64_t wgmma = 0, loads = 0, bytes = 0;
 };
@@ -176,7 +176,7 @@ Sm90Counts sm90_counts(const Inputs& in, const Outcome& out, int64_t boxes, int6
                     std::min<int64_t>(out.tile_tokens, in.requests[b].tokens - int64_t{run.block} * out.tile_tokens);
                 const int64_t groups = s::groups_of(tokens, group_tokens);
                 counts.loads += groups;
-                counts.bytes += groups * 64 * 128 + tokens * in.c.heads * 4;
+                counts.bytes += groups * 64 * 128;
                 unit += run.tiles;
             }
         }

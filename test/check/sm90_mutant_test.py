@@ -14,8 +14,9 @@ import sys
 import tempfile
 
 KERNEL = "sm90_score_h64"
-# 1 to 5 tokens and 0 to 450 keys a request: one, two and four token groups, many items, several rounds of the ring.
-CASE = KERNEL + "/h64/d128/t5/b20/n450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2107"
+# 1 to 5 tokens and 0 to 450 keys a request: one, two and four token groups, many items, several rounds of the ring. The
+# first places of each kind are those of the walk over blocks whose rows see different keys.
+CASE = KERNEL + "/h64/d128/t5/b20/n450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2107/causal"
 SEEDS = "8"
 
 WAIT = r"mbarrier\.try_wait\.parity\.shared::cta\.b64 p, \[(%r\d+)\], (%r\d+);"
@@ -29,8 +30,9 @@ MUTANTS = {
     "a release is missing": (RELEASE, "", [-1]),
     "a release counts one warp only": (RELEASE, r"mbarrier.arrive.shared::cta.b64 _, [\1], 1;", [-4]),
     "k_scale is not announced": (r"cp\.async\.mbarrier\.arrive\.noinc[^;]*;", "", [0]),
-    "q_scale is not loaded": (r"cp\.async\.bulk\.shared::cluster\.global[^;]*;", "", [0]),
-    "live keys are not said": (r"st\.shared\.v2\.u32[^;]*;", "", [0]),
+    "a weight or a k_scale is not loaded": (r"cp\.async\.ca\.shared\.global[^;]*;", "", [0, 1]),
+    "what a row sees is not said": (r"st\.shared\.v2\.u32[^;]*;", "", [0]),
+    "live keys are not said": (r"st\.shared\.u32[^;]*;", "", [0]),
     "the CTA does not meet": (r"bar\.sync 0;", "", [1]),
     "an MMA is missing": (r"wgmma\.mma_async[^;]*;", "", [-1]),
 }

@@ -87,13 +87,16 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
         desc.k_page_stride = desc.k_scale_page_stride = page * 132;
         CHECK(chosen(desc, kB200) == "sm100_score_h64");
         CHECK(lidx::choose_kernel(desc, kB200).reason.empty());
+        CHECK(chosen(desc, kH200) == "sm90_score_h64");
     }
     desc = paged_desc();
     CHECK(chosen(desc, {103, 148}) == "sm100_score_h64");
     CHECK(chosen(desc, kH200) == "sm90_score_h64");
     CHECK(lidx::choose_kernel(desc, kH200).reason.empty());
-    desc.heads = 32;
-    CHECK(chosen(desc, kH200) == "sm90_score_h32");
+    for (const int heads : {8, 16, 32}) {
+        desc.heads = heads;
+        CHECK(chosen(desc, kH200) == "sm90_score_h" + std::to_string(heads));
+    }
     desc.heads = 64;
     for (const int capability : {80, 86, 89, 120, 121}) CHECK(chosen(desc, {capability, 100}) == "generic_score");
     CHECK(chosen(desc, {75, 40}).empty());
@@ -105,18 +108,18 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
               "sm100_score needs page size a multiple of 16 or contiguous; sm90_score needs compute capability 9.0, "
               "the device has 10.0");
     }
-    for (const int page : {48, 512}) {
+    for (const int page : {8, 500}) {
         desc.page_size = page;
         CHECK(chosen(desc, kH200) == "generic_score");
         CHECK(contains(lidx::choose_kernel(desc, kH200).reason,
-                       "sm90_score needs page size 16, 32, 64, 128, 256 or contiguous"));
+                       "sm90_score needs page size a multiple of 16 or contiguous"));
     }
     desc = paged_desc();
     for (const int heads : {1, 2, 12, 48, 63, 127}) {
         desc.heads = heads;
         CHECK(chosen(desc, kB200) == "generic_score");
         CHECK(contains(lidx::choose_kernel(desc, kB200).reason, "sm100_score needs heads 4, 8, 16, 32, 64, 128; "));
-        CHECK(contains(lidx::choose_kernel(desc, kH200).reason, "sm90_score needs heads 32, 64"));
+        CHECK(contains(lidx::choose_kernel(desc, kH200).reason, "sm90_score needs heads 8, 16, 32, 64"));
     }
     desc.heads = 64;
     for (const int depth : {16, 32, 96, 112}) {
@@ -148,10 +151,10 @@ TEST_CASE("plan: no kernel is explained by what exists") {
                        "no kernel serves heads = " + std::to_string(heads) + ", depth = 128, page_size = 64"));
         CHECK(contains(choice.reason,
                        "; there are sm100_score (heads 4, 8, 16, 32, 64, 128, depth a multiple of 64 up to 128, page "
-                       "size a multiple of 16 or contiguous, compute capability 10.x); sm90_score (heads 32, 64, depth "
-                       "128, page size 16, 32, 64, 128, 256 or contiguous, compute capability 9.0); generic_score "
-                       "(heads 1 to 128, depth a multiple of 16 up to 128, any page size, compute capability 8.0 or "
-                       "later)"));
+                       "size a multiple of 16 or contiguous, compute capability 10.x); sm90_score (heads 8, 16, 32, "
+                       "64, depth 128, page size a multiple of 16 or contiguous, compute capability 9.0); "
+                       "generic_score (heads 1 to 128, depth a multiple of 16 up to 128, any page size, compute "
+                       "capability 8.0 or later)"));
         CHECK(choice.reason.size() < sizeof(lidx_support::reason));
     }
     desc.heads = 64;
@@ -178,8 +181,8 @@ TEST_CASE("plan: a kernel can be forced") {
     CHECK(unknown.kernel == nullptr);
     CHECK(unknown.forced_unknown);
     CHECK(contains(unknown.reason, "there are sm100_score_{h64, h64_t1, h128, h32, h32_t3, h32_t2, h32_t1, h16, "
-                                   "h16_t4, h16_t2, h8, h8_t8, h8_t4, h4, h4_t16, h4_t8}, sm90_score_{h64, h32}, "
-                                   "generic_score"));
+                                   "h16_t4, h16_t2, h8, h8_t8, h8_t4, h4, h4_t16, h4_t8}, sm90_score_{h64, h32, "
+                                   "h16, h8}, generic_score"));
     CHECK(unknown.reason.size() < sizeof(lidx_support::reason));
 }
 
@@ -267,7 +270,9 @@ TEST_CASE("plan: a persistent grid") {
         CHECK(plan.grid[1] == 1);
         CHECK(plan.grid[2] == 1);
         CHECK(plan.block[0] == 640);
-        CHECK(plan.shared_bytes == static_cast<uint32_t>(plan.kernel->shared_bytes));
+        // Two Q buffers of 1, 2 or 4 groups, 8192 bytes each, behind everything else.
+        const int groups = row.tokens * row.heads <= 64 ? 1 : row.tokens * row.heads <= 128 ? 2 : 4;
+        CHECK(plan.shared_bytes == static_cast<uint32_t>(70656 + 2 * groups * 8192));
     }
 }
 

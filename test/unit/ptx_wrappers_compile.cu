@@ -39,6 +39,8 @@ extern "C" __global__ void wrappers_memory(const uint8_t* in, float* out, uint32
     const SharedAddr address = cvta_to_shared(shared);
     const U32x4 codes = ld_global_nc_v4_u32(in + 16);
     st_shared_f32(address, ld_global_nc_f32(in));
+    st_shared_u32(address, tid_x());
+    st_shared_v2_f32(address, ld_global_nc_f32(in), 1.0f);
     st_shared_v4_f32(address + 16, {1.0f, 2.0f, 3.0f, __uint_as_float(codes.x ^ codes.y ^ codes.z ^ codes.w)});
     st_shared_v4_u32(address + 32, codes);
     st_shared_v2_u32(address + 48, codes.x, codes.y);

@@ -17,7 +17,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) wrappers_wgmma(uint64_t a_d
     wgmma_fence();
     wgmma_mma_async_m64n64k32_f32_e4m3_e4m3(d, a_desc, b_desc, false);
     wgmma_mma_async_m64n64k32_f32_e4m3_e4m3(d, a_desc, b_desc, true);
+    float e[48];
+    wgmma_mma_async_m64n96k32_f32_e4m3_e4m3(e, a_desc, b_desc, false);
+    wgmma_mma_async_m64n96k32_f32_e4m3_e4m3(e, a_desc, b_desc, true);
     wgmma_commit_group();
     wgmma_wait_group<0>();
     for (int i = 0; i < 32; ++i) out[threadIdx.x * 32 + i] = d[i];
+    for (int i = 0; i < 48; ++i) out[threadIdx.x * 48 + i] = e[i];
 }
