@@ -30,6 +30,7 @@ struct Workload {
     int32_t batch, tokens, heads;   // tokens per request
     int64_t keys;                   // per request
     int32_t page;                   // 0: contiguous
+    bool causal = false;            // the last token sees all keys, each one before it one less
 };
 constexpr Workload kWorkloads[] = {
     {"smoke", 2, 2, 64, 256, 64},
@@ -39,6 +40,13 @@ constexpr Workload kWorkloads[] = {
     {"prefill-4kx128k-h64", 1, 4096, 64, 131072, 0},
     {"prefill-2kx8k-h32", 1, 2048, 32, 8192, 0},
     {"prefill-4kx128k-h32", 1, 4096, 32, 131072, 0},
+    {"causal-512x4k-h64", 1, 512, 64, 4096, 64, true},
+    {"causal-2kx8k-h64", 1, 2048, 64, 8192, 64, true},
+    {"causal-2kx64k-h64", 1, 2048, 64, 65536, 64, true},
+    {"causal-8kx8k-h64", 1, 8192, 64, 8192, 64, true},
+    {"causal-8kx64k-h64", 1, 8192, 64, 65536, 64, true},
+    {"causal-2kx8k-h32", 1, 2048, 32, 8192, 64, true},
+    {"causal-8kx64k-h32", 1, 8192, 32, 65536, 64, true},
     {"decode-1x8k", 1, 1, 64, 8192, 64},
     {"decode-1x128k", 1, 1, 64, 131072, 64},
     {"decode-4x32k", 4, 1, 64, 32768, 64},
@@ -97,6 +105,7 @@ class Data {
         scores_ = std::make_unique<DeviceBuffer>(machine, static_cast<size_t>(rows_ * w.keys) * sizeof(float));
 
         lidx_score_desc_init(&desc_);
+        desc_.flags = w.causal ? LIDX_FLAG_CAUSAL : 0;
         desc_.batch = w.batch;
         desc_.max_rows = static_cast<int32_t>(rows_);
         desc_.max_tokens = w.tokens;
@@ -122,7 +131,11 @@ class Data {
 
     lidx_score_desc desc() const { return desc_; }
     const lidx_score_args& args() const { return args_; }
-    double flops() const { return 2.0 * rows_ * w_.keys * w_.heads * kBenchDepth; }
+    // Of the keys that are seen: a causal token sees w.tokens - 1 to none fewer than the last.
+    double flops() const {
+        const double seen = w_.causal ? static_cast<double>(w_.keys) - (w_.tokens - 1) / 2.0 : w_.keys;
+        return 2.0 * rows_ * seen * w_.heads * kBenchDepth;
+    }
     // Codes, scales and scores once each.
     double bytes() const { return static_cast<double>(w_.batch) * w_.keys * (kBenchDepth + 4 + w_.tokens * 4.0); }
 
@@ -272,9 +285,9 @@ void require_kernels(const std::vector<std::string>& symbols) {
 int run_bench(const BenchOptions& options) {
     if (options.list) {
         for (const Workload& w : kWorkloads)
-            std::printf("%-26s %4d requests x %4d tokens x %6" PRId64 " keys, %d heads, %s%s\n", w.name, w.batch,
+            std::printf("%-26s %4d requests x %4d tokens x %6" PRId64 " keys, %d heads, %s%s%s\n", w.name, w.batch,
                         w.tokens, w.keys, w.heads, w.page > 0 ? "pages of " : "contiguous",
-                        w.page > 0 ? std::to_string(w.page).c_str() : "");
+                        w.page > 0 ? std::to_string(w.page).c_str() : "", w.causal ? ", causal" : "");
         return kDone;
     }
     const std::vector<Workload> workloads = choose(options.workloads);
