@@ -216,16 +216,16 @@ template <class T>
 __device__ __forceinline__ void load_run(const ScoreParams& p, Loader& loader, typename T::Shared& shared,
                                          int32_t request, const KeyRange& keys, int32_t row, int32_t tokens,
                                          const BlockPart& part, const KeyRange& sees) {
-    if (loader.warp == 0)
+    const auto own = static_cast<int32_t>((loader.warp + T::kStages - loader.ring % T::kStages) % T::kLoaderWarps);
+    Pages pages{request, keys, 0, 0, {kDeadPage, kDeadPage}, {kDeadPage, kDeadPage}};
+    if (own < part.tiles) pages.next = load_place<T>(p, loader, pages, part.tile + own);
+    if (loader.warp == T::kLoaderWarps - 1)   // the first tiles of a short share are the other warps'
         load_item<T>(p, loader, shared,
                      {loader.ring, static_cast<uint32_t>(part.tiles), row, tokens, part.tile * T::kTileKeys,
                       part.fill_begin, part.fill_end, 0},
                      sees);
     ++loader.items;
-    const auto own = static_cast<int32_t>((loader.warp + T::kStages - loader.ring % T::kStages) % T::kLoaderWarps);
     if (own < part.tiles) {
-        Pages pages{request, keys, 0, 0, {}, {}};
-        pages.next = load_place<T>(p, loader, pages, part.tile + own);
         start_pages<T>(p, loader, pages, part.tile + own);
 #pragma unroll 1
         for (int32_t i = own; i < part.tiles; i += T::kLoaderWarps)
@@ -340,7 +340,8 @@ __device__ __forceinline__ void load_all(const ScoreParams& p, Loader& loader, t
     if constexpr (T::kAlwaysBlocks) load_blocks<T>(p, loader, shared);
     else if (blocks_differ<T>(p)) load_blocks<T>(p, loader, shared);
     else load_requests<T>(p, loader, shared);
-    if (loader.warp == 0) load_item<T>(p, loader, shared, {loader.ring, 0, 0, 0, 0, 0, 0, 0}, {0, 0});
+    if (loader.warp == T::kLoaderWarps - 1)
+        load_item<T>(p, loader, shared, {loader.ring, 0, 0, 0, 0, 0, 0, 0}, {0, 0});
     if (loader.bad && p.check_word) ptx::st_global_u32(p.check_word, 1);
 }
 

@@ -23,19 +23,19 @@
 //     K tile 0 -> stage 0                q_full: weights -> registers
 //     K tile 1 -> stage 1                k_full 0: MMA a = tile 0
 //     ...                                k_full 1: MMA b = tile 1; a done: k_empty 0; reduce a
-//     K tile 8 waits for k_empty         k_full 2: MMA a = tile 2; b done: k_empty 1; reduce b; store tiles 0, 1
+//     K tile 16 waits for k_empty        k_full 2: MMA a = tile 2; b done: k_empty 1; reduce b; store tiles 0, 1
 //     Q block 1 -> buffer 1              ...
-//     K tile 9 ...                       last tile: fill dead columns; q_empty
+//     K tile 17 ...                      last tile: fill dead columns; q_empty
 //
 // Hand-overs:
 //     k_full[s]    TMA (K codes) and cp.async (k_scale) -> consumers: stage s has landed; `live` was stored before.
 //     k_empty[s]   consumers -> loader: every warp that takes part has multiplied the stage and read its k_scale.
 //     q_full[b]    TMA, cp.async -> consumers: Q, weights, the item and what its rows see are in buffer b.
-//     q_empty[b]   consumers -> warp 16: they are done with the item.
+//     q_empty[b]   consumers -> warp 19: they are done with the item.
 //     consumers    all meet (named barrier) before an item with another number of token groups.
 //
 // Budget per 64 keys x 64 columns (clocks of an SM; docs/kernel-sm90.md): MMA 128; per warp and sub-partition FMNMX 64,
-// FFMA 32, all else about 50; shared memory 16 KiB read for operands, 2 KiB written. 85 to 133 KiB of shared memory,
+// FFMA 32, all else about 50; shared memory 16 KiB read for operands, 2 KiB written. 149 to 197 KiB of shared memory,
 // 104 registers a consumer, 64 a loader.
 #include "kernel/live.h"
 #include "kernel/problem.h"

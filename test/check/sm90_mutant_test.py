@@ -33,7 +33,7 @@ MUTANTS = {
     "a weight or a k_scale is not loaded": (r"cp\.async\.ca\.shared\.global[^;]*;", "", [0, 1]),
     "what a row sees is not said": (r"st\.shared\.v2\.u32[^;]*;", "", [0]),
     "live keys are not said": (r"st\.shared\.u32[^;]*;", "", [0]),
-    "the CTA does not meet": (r"bar\.sync 0;", "", [1]),
+    "the CTA does not meet": (r"bar\.sync 0;", "", [0]),
     "an MMA is missing": (r"wgmma\.mma_async[^;]*;", "", [-1]),
 }
 

@@ -240,7 +240,7 @@ TEST_CASE("enqueue: a persistent launch on compute capability 9.0") {
     CHECK(launch.config.gridDimY == 1);
     CHECK(launch.config.gridDimZ == 1);
     CHECK(launch.config.blockDimX == 640);
-    CHECK(launch.config.sharedMemBytes == 136192);
+    CHECK(launch.config.sharedMemBytes == 204800);
     CHECK(launch.params.view.batch == 2);
     CHECK(fake().maps[launch.map_calls[0]].box[1] == 64);   // keys of a tile
     CHECK(fake().maps[launch.map_calls[1]].box[1] == 64);   // heads of a token

@@ -272,7 +272,7 @@ TEST_CASE("plan: a persistent grid") {
         CHECK(plan.block[0] == 640);
         // Two Q buffers of 1, 2 or 4 groups, 8192 bytes each, behind everything else.
         const int groups = row.tokens * row.heads <= 64 ? 1 : row.tokens * row.heads <= 128 ? 2 : 4;
-        CHECK(plan.shared_bytes == static_cast<uint32_t>(70656 + 2 * groups * 8192));
+        CHECK(plan.shared_bytes == static_cast<uint32_t>(139264 + 2 * groups * 8192));
     }
 }
 

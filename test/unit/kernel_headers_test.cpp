@@ -340,15 +340,15 @@ TEST_CASE("SM90 descriptor: the 128-byte swizzle in bits 62-63, no constant in b
 }
 
 TEST_CASE("SM90 layout: sizes, offsets, and the rows of the variant table") {
-    // K 8 * 8192, then scales, live bits, items, barriers up to the next 1024, then Q 8 * 8192.
-    CHECK(offsetof(sm90_score::Shared, q_scale) == 65536);
+    // K 16 * 8192, then scales, live bits, items, barriers up to the next 1024, then Q 8 * 8192.
+    CHECK(offsetof(sm90_score::Shared, q_scale) == 131072);
     CHECK(offsetof(sm90_score::Shared, k_full) % 8 == 0);
-    CHECK(offsetof(sm90_score::Shared, q) == 70656);
-    CHECK(sm90_score::kSharedBytes == 70656 + 65536);
-    CHECK(sm90_score::shared_bytes(1, 1) == 70656 + 16384);
-    CHECK(sm90_score::shared_bytes(2, 1) == 70656 + 32768);
-    CHECK(sm90_score::shared_bytes(3, 1) == 70656 + 65536);
-    CHECK(sm90_score::shared_bytes(8, 8) == 70656 + 16384);
+    CHECK(offsetof(sm90_score::Shared, q) == 139264);
+    CHECK(sm90_score::kSharedBytes == 139264 + 65536);
+    CHECK(sm90_score::shared_bytes(1, 1) == 139264 + 16384);
+    CHECK(sm90_score::shared_bytes(2, 1) == 139264 + 32768);
+    CHECK(sm90_score::shared_bytes(3, 1) == 139264 + 65536);
+    CHECK(sm90_score::shared_bytes(8, 8) == 139264 + 16384);
     // What the warpgroups own together is what the CTA was launched with: 65536 / 640, a multiple of 8.
     CHECK(4 * sm90_score::kConsumerRegisters + sm90_score::kProducerRegisters <= 5 * 96);
 #define CHECK_ROW(symbol, heads, depth, tokens)              \
