@@ -109,7 +109,10 @@ def main():
         print(f'ptx_fuzz: no clang with libFuzzer here: blind mutations of {len(seeds)} seeds', flush=True)
         inputs = [options.input] if options.input else [str(s) for s in seeds]
         seconds = '0' if options.input else str(options.seconds)
-        sys.exit(subprocess.run([options.loop, seconds, str(options.seed), *inputs]).returncode)
+        result = subprocess.run([options.loop, seconds, str(options.seed), *inputs], stderr=subprocess.PIPE,
+                                text=True, errors='replace')   # findings of the kernels, then what the loop says
+        print('\n'.join(result.stderr.splitlines()[-1 if result.returncode == 0 else -200:]))
+        sys.exit(result.returncode)
     started = time.monotonic()
     jobs = max(1, min(4, os.cpu_count() or 1))
     program = compile_fuzzer(options.clang, options.sources, options.root, work / 'objects', jobs)
