@@ -19,8 +19,9 @@ CUdeviceptr address(const void* base, int64_t offset_bytes) {
 // The pool of one layer.
 lidx_pool layer_pool(const lidx_cache& cache, int32_t layer) {
     lidx_pool pool = cache.pool;
-    pool.k_base = static_cast<char*>(pool.k_base) + layer * cache.k_layer_stride;
-    pool.k_scale_base = static_cast<char*>(pool.k_scale_base) + layer * cache.k_scale_layer_stride;
+    // Device addresses: nothing that host pointers may be added to.
+    pool.k_base = reinterpret_cast<void*>(address(pool.k_base, layer * cache.k_layer_stride));
+    pool.k_scale_base = reinterpret_cast<void*>(address(pool.k_scale_base, layer * cache.k_scale_layer_stride));
     return pool;
 }
 

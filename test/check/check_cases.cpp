@@ -458,6 +458,7 @@ std::vector<Case> long_cases() {
                             if (std::string(shape.kernel) == "generic_score" && values != Values::kLattice) continue;
                             cases.push_back(c);
                         }
+    append(&cases, shape_cases());
     // Long runs of tiles per persistent CTA on a whole H200: the 16-fold unrolled loop.
     append_named(&cases, {
         "sm90_score_h64/h64/d128/t4/b1/n150000/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1201",

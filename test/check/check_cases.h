@@ -87,7 +87,7 @@ std::vector<Case> covering_cases();
 std::vector<Case> engine_cases();
 // The same for every tile of the sm100 kernels.
 std::vector<Case> sm100_engine_cases();
-// The shapes of docs/engines.md at heads 64, 32, 8, 4, 128 and at depth 64.
+// A list of shapes (docs/engines.md) at heads 64, 32, 8, 4 and 128 and depth 128 and 64.
 std::vector<Case> shape_cases();
 // A list of names, which must be good ones.
 std::vector<Case> cases_named(std::initializer_list<const char*> names);

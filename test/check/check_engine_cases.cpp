@@ -215,7 +215,7 @@ std::vector<Case> sm100_engine_cases() {
     return cases;
 }
 
-// The tests of sparse_index_fp8 as they were first written for: batch, tokens, keys.
+// Batch, tokens, keys.
 std::vector<Case> shape_cases() {
     constexpr int kShapes[][3] = {{2, 128, 128}, {2, 32, 32},  {4, 200, 200}, {1, 501, 501}, {3, 600, 600},
                                   {4, 722, 722}, {4, 723, 723}, {5, 32, 64},   {2, 128, 256}, {3, 2, 8300},
@@ -232,7 +232,7 @@ std::vector<Case> shape_cases() {
                 c.tokens = tokens;
                 c.keys = keys;
                 c.seed = ++seed;
-                c.engine.label = "seed-shape";
+                c.engine.label = "shapes";
                 cases.push_back(c);
             }
     return cases;

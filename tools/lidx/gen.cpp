@@ -127,7 +127,8 @@ void draw_sight(const GenOptions& options, const std::vector<int32_t>& keys_of, 
         // The last key has all its tokens, and the next perhaps some.
         const int64_t begun = keys_of[request] > 0 && options.ratio > 1 ? rng.between(0, options.ratio - 1) : 0;
         const int64_t length = int64_t{keys_of[request]} * options.ratio + begun;
-        if (length > std::numeric_limits<int32_t>::max()) bad_input("--keys times --ratio: more than 2147483647 tokens");
+        if (length > std::numeric_limits<int32_t>::max())
+            bad_input("--keys times --ratio: more than 2147483647 tokens");
         c.context_lens.push_back(static_cast<int32_t>(length));
         for (int64_t row = c.cu_seqlens_q[request]; row < c.cu_seqlens_q[request + 1]; ++row) {
             if (options.row_lengths) c.row_lengths.push_back(static_cast<int32_t>(rng.between(0, length)));

@@ -126,7 +126,8 @@ void add_score(CLI::App& app, std::function<int()>& chosen) {
     command
         ->add_option(
             "--out", o->out,
-            "Scores to write: f32 [rows, longest length], -inf for keys that a row does not see; FILE.json says what computed them")
+            "Scores to write: f32 [rows, longest length], -inf for keys that a row does not see; FILE.json says what\n"
+            "computed them")
         ->required()
         ->type_name("FILE");
     command->add_option("--device", o->device, "auto: a CUDA GPU that has a kernel for the case, else the emulator")
