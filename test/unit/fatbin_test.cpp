@@ -4,8 +4,12 @@
 #include "tools/ptxemu/fatbin.h"
 
 #include <cstring>
+#include <cstdlib>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <random>
+#include <sstream>
 #include <vector>
 
 #include "catch_any.h"
@@ -25,6 +29,8 @@ struct Part {
     int kind;   // 1 PTX, 2 cubin
     std::string payload;
     uint32_t compressed = 0;
+    uint64_t expanded = 4096;
+    uint32_t flags = 0x8011;   // Zstandard
 };
 
 Bytes fatbin(const std::vector<Part>& parts) {
@@ -40,9 +46,9 @@ Bytes fatbin(const std::vector<Part>& parts) {
         put(entries, 9u << 16, 4);
         put(entries, 80, 4);
         put(entries, 0, 8);
-        put(entries, part.compressed != 0 ? 0x8011 : 0x11, 8);
+        put(entries, part.compressed != 0 ? part.flags : 0x11, 8);
         put(entries, 0, 8);
-        put(entries, part.compressed != 0 ? 4096 : 0, 8);
+        put(entries, part.compressed != 0 ? part.expanded : 0, 8);
         put(entries, 72, 8);
         put(entries, 0, 8);
         Bytes payload(part.payload.begin(), part.payload.end());
@@ -122,7 +128,53 @@ TEST_CASE("the best PTX of a fat binary", "[fatbin]") {
     CHECK(take(fatbin({})).no_binary);
     const Outcome packed = take(fatbin({{1, "(\xb5/\xfd", 4}}));
     CHECK(packed.no_binary);
-    CHECK(packed.message.find("compressed") != std::string::npos);
+    CHECK(packed.message.find("compressed PTX: the Zstandard data is damaged") != std::string::npos);
+}
+
+TEST_CASE("LZ4 by hand", "[fatbin]") {
+    // Literals, a match of 5 at distance 1 (the last newline again and again), one more literal.
+    const std::string text = ptx("sm_90");
+    REQUIRE((text.size() >= 15 && text.size() < 15 + 255));
+    std::string packed = "\xf1";
+    packed += static_cast<char>(text.size() - 15);
+    packed += text + std::string("\x01\x00\x10/", 4);
+    const uint64_t expanded = text.size() + 6;
+    const auto part = [](const std::string& payload, uint64_t bytes) {
+        return Part{1, payload, static_cast<uint32_t>(payload.size()), bytes, 0x2011};
+    };
+    CHECK(take(fatbin({part(packed, expanded)})).text == text + "\n\n\n\n\n/");
+    for (const uint64_t wrong : {expanded - 1, expanded + 1, uint64_t{1}})
+        CHECK(take(fatbin({part(packed, wrong)})).no_binary);
+    for (size_t cut = 0; cut < packed.size(); ++cut)
+        CHECK_FALSE(take(fatbin({part(packed.substr(0, cut + (cut == 0)), expanded)})).message.empty());
+    std::string far = packed;
+    far[far.size() - 4] = '\x7f', far[far.size() - 3] = '\x7f';   // a distance before the beginning
+    CHECK(take(fatbin({part(far, expanded)})).message.find("LZ4 data is damaged") != std::string::npos);
+    CHECK(take(fatbin({part(packed, uint64_t{1} << 40)})).invalid);
+}
+
+TEST_CASE("what fatbinary compresses", "[fatbin]") {
+    const char* images = std::getenv("LIDX_TEST_FATBINS");   // of one PTX: as it is, then compressed
+    REQUIRE(images != nullptr);
+    const auto read = [](const std::string& path) {
+        std::ifstream in(path, std::ios::binary);
+        return std::string(std::istreambuf_iterator<char>(in), {});
+    };
+    std::istringstream list(images);
+    std::string path;
+    REQUIRE(std::getline(list, path, ':'));
+    const std::string plain = read(path), text = take(plain.data(), plain.size()).text;
+    REQUIRE(text.find(".version") != std::string::npos);
+    int count = 0;
+    for (; std::getline(list, path, ':'); ++count) {
+        INFO(path);
+        const std::string image = read(path);
+        const Outcome outcome = take(image.data(), image.size());
+        CHECK(outcome.message == "");
+        CHECK((outcome.text == text));
+        CHECK(image.size() < plain.size());
+    }
+    CHECK(count == 3);
 }
 
 TEST_CASE("plain PTX, wrapper, cubin, rubbish", "[fatbin]") {

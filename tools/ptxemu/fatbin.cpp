@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "decompress.h"
 #include "lexer.h"
 
 namespace ptxemu {
@@ -47,7 +48,8 @@ struct Entry {
     uint64_t uncompressed_bytes;   // 0: not compressed
 };
 static_assert(sizeof(Entry) == 64);
-constexpr uint64_t kFlagsCompressed = 0x1000 | 0x2000 | 0x8000;
+constexpr uint64_t kFlagLz4 = 0x2000, kFlagZstd = 0x8000, kFlagsCompressed = 0x1000 | kFlagLz4 | kFlagZstd;
+constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;   // what the parser takes
 
 [[noreturn]] void invalid(const std::string& message) { throw ImageError(ImageError::Kind::kInvalidImage, message); }
 
@@ -117,7 +119,7 @@ std::string select_from_fatbin(const uint8_t* bytes, uint64_t readable_bytes, in
     const uint64_t end = sizeof(Header) + header.payload_bytes;
     std::string best, found;
     Target best_target;
-    bool compressed = false;
+    std::string unread;   // why a compressed one was passed over
     for (uint64_t at = sizeof(Header); at < end;) {
         const std::string where = "fat binary: entry at byte " + std::to_string(at);
         if (end - at < sizeof(Entry)) invalid(where + " is cut off");
@@ -132,12 +134,27 @@ std::string select_from_fatbin(const uint8_t* bytes, uint64_t readable_bytes, in
         }
         at = payload + entry.payload_bytes;
         if (entry.kind != kKindPtx) continue;
-        if (entry.compressed_bytes != 0 || entry.uncompressed_bytes != 0 || (entry.flags & kFlagsCompressed) != 0) {
-            compressed = true;
-            continue;
-        }
         const char* begin = reinterpret_cast<const char*>(bytes + payload);
-        const std::string_view text(begin, strnlen(begin, entry.payload_bytes));
+        std::string_view text(begin, strnlen(begin, entry.payload_bytes));
+        std::string expanded;
+        if (entry.compressed_bytes != 0 || entry.uncompressed_bytes != 0 || (entry.flags & kFlagsCompressed) != 0) {
+            std::string why;
+            if (entry.compressed_bytes > entry.payload_bytes || entry.uncompressed_bytes > kMaxTextBytes) {
+                invalid(where + ": " + std::to_string(entry.compressed_bytes) + " bytes of compressed PTX in " +
+                        std::to_string(entry.payload_bytes) + ", " + std::to_string(entry.uncompressed_bytes) +
+                        " when expanded; 64 MB are read");
+            }
+            if ((entry.flags & (kFlagLz4 | kFlagZstd)) == 0) {
+                why = "it is compressed in a way that is not known";
+            } else if (decompress(entry.flags & kFlagZstd ? Compression::kZstd : Compression::kLz4, bytes + payload,
+                                  entry.compressed_bytes, entry.uncompressed_bytes, &expanded, &why)) {
+                text = std::string_view(expanded.data(), strnlen(expanded.data(), expanded.size()));
+            }
+            if (!why.empty()) {
+                unread = why;
+                continue;
+            }
+        }
         const std::string name = target_of(text);
         const std::optional<Target> target = parse_target(name);
         if (!target) invalid(where + ": PTX without .version and .target");
@@ -155,7 +172,7 @@ std::string select_from_fatbin(const uint8_t* bytes, uint64_t readable_bytes, in
         throw ImageError(ImageError::Kind::kNoBinary,
                          "fat binary: no PTX for compute capability " + capability_text(compute_capability) +
                              (found.empty() ? "" : " among " + found) +
-                             (compressed ? "; compressed PTX is not read (fatbinary --compress-mode=none)" : ""));
+                             (unread.empty() ? "" : "; compressed PTX: " + unread));
     }
     return best;
 }

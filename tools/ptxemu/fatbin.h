@@ -23,7 +23,7 @@ bool target_runs_on(std::string_view target, int compute_capability);
 
 // The PTX text of an image. readable_bytes: how far `image` may be read; an image of another length says so itself, and
 // its own length fields are trusted only below that. Among several PTX texts that fit, the highest architecture wins,
-// then `a` before `f` before plain. Compressed PTX is refused. Throws ImageError.
+// then `a` before `f` before plain. Compressed PTX is expanded. Throws ImageError.
 std::string select_ptx(const void* image, uint64_t readable_bytes, int compute_capability);
 
 // Bytes from `address` up to the first one that this process cannot read; 0 where it is not readable at all.
