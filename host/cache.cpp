@@ -56,9 +56,7 @@ KeyRows check_keys(const lidx_cache& cache, const lidx_cache_keys& keys) {
         fail(LIDX_ERR_STRUCT_SIZE, "lidx_cache_keys.struct_size = " + std::to_string(keys.struct_size) +
                                        ": this version expects " + std::to_string(sizeof(lidx_cache_keys)) +
                                        "; call lidx_cache_keys_init");
-    constexpr uint32_t kFlags = LIDX_FLAG_ROTATE | LIDX_FLAG_POW2_SCALE;
-    if ((keys.flags & ~kFlags) != 0)
-        fail(LIDX_ERR_VALUE, equals("flags", keys.flags) + ": may hold LIDX_FLAG_ROTATE and _POW2_SCALE");
+    check_quantise_flags(keys.flags, 0, "LIDX_FLAG_ROTATE, _ROTATE_ROUND and _POW2_SCALE");
     require_range("layer", keys.layer, 0, cache.layers - 1);
     const KeyRows rows{keys.keys, keys.key_type, keys.rows, keys.key_stride, keys.flags};
     check_key_rows(rows, cache.pool.depth);

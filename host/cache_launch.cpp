@@ -58,6 +58,7 @@ uint32_t* check_word(uint32_t flags, void* workspace) {
 
 uint32_t quantise_bits(uint32_t flags) {
     return ((flags & LIDX_FLAG_ROTATE) != 0 ? cache::kRotate : 0u) |
+           ((flags & LIDX_FLAG_ROTATE_ROUND) != 0 ? cache::kRound : 0u) |
            ((flags & LIDX_FLAG_POW2_SCALE) != 0 ? cache::kPow2Scale : 0u);
 }
 
@@ -106,6 +107,12 @@ void launch_cache(const lidx_context& context, CacheKernel kernel, int64_t items
 
 }  // namespace
 
+void check_quantise_flags(uint32_t flags, uint32_t others, const char* names) {
+    check_flags(flags, LIDX_FLAG_ROTATE | LIDX_FLAG_ROTATE_ROUND | LIDX_FLAG_POW2_SCALE | others, names);
+    if ((flags & LIDX_FLAG_ROTATE_ROUND) != 0 && (flags & LIDX_FLAG_ROTATE) == 0)
+        fail(LIDX_ERR_VALUE, equals("flags", flags) + ": LIDX_FLAG_ROTATE_ROUND needs LIDX_FLAG_ROTATE");
+}
+
 void check_pool(const lidx_pool& pool, PoolUse use) {
     check_size(pool, "lidx_pool", "lidx_pool_init");
     require_range("depth", pool.depth, 1, kMaxInt32);
@@ -139,8 +146,8 @@ void check_key_rows(const KeyRows& keys, int32_t depth) {
 void enqueue_store(const lidx_context& context, const lidx_pool& pool, const lidx_store_args& args, CUstream stream) {
     check_pool(pool, PoolUse::kStore);
     check_size(args, "lidx_store_args", "lidx_store_args_init");
-    check_flags(args.flags, LIDX_FLAG_ROTATE | LIDX_FLAG_POW2_SCALE | LIDX_FLAG_BYTE_SLOTS | LIDX_FLAG_CHECK,
-                "LIDX_FLAG_ROTATE, _POW2_SCALE, _BYTE_SLOTS and _CHECK");
+    check_quantise_flags(args.flags, uint32_t{LIDX_FLAG_BYTE_SLOTS} | LIDX_FLAG_CHECK,
+                         "LIDX_FLAG_ROTATE, _ROTATE_ROUND, _POW2_SCALE, _BYTE_SLOTS and _CHECK");
     const KeyRows keys{args.keys, args.key_type, args.rows, args.key_stride, args.flags};
     check_key_rows(keys, pool.depth);
     if (args.rows == 0) return;
@@ -226,7 +233,7 @@ void enqueue_gather(const lidx_context& context, const lidx_pool& pool, const li
 
 void enqueue_query(const lidx_context& context, const lidx_query_args& args, CUstream stream) {
     check_size(args, "lidx_query_args", "lidx_query_args_init");
-    check_flags(args.flags, LIDX_FLAG_ROTATE | LIDX_FLAG_POW2_SCALE, "LIDX_FLAG_ROTATE and _POW2_SCALE");
+    check_quantise_flags(args.flags, 0, "LIDX_FLAG_ROTATE, _ROTATE_ROUND and _POW2_SCALE");
     require_range("rows", args.rows, 0, kMaxInt32);
     require_range("heads", args.heads, 1, kMaxInt32);
     require_range("rows * heads", int64_t{args.rows} * args.heads, 0, kMaxInt32);

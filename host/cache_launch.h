@@ -24,10 +24,12 @@ struct KeyRows {
     int32_t key_type;     // lidx_float_type
     int32_t rows;
     int64_t key_stride;   // elements
-    uint32_t flags;       // LIDX_FLAG_ROTATE, LIDX_FLAG_POW2_SCALE
+    uint32_t flags;       // of the quantisation; others are ignored
 };
 // Throws where a field is outside its limits.
 void check_key_rows(const KeyRows& keys, int32_t depth);
+// Flags of the quantisation, or'd with `others`; names: of all that may be there.
+void check_quantise_flags(uint32_t flags, uint32_t others, const char* names);
 // Stores checked rows into a checked pool: row r into slot (first_slot + r) % page_size of page
 // pages[(first_slot + r) / page_size]. One launch per cache::kMaxInlinePages pages.
 void enqueue_store_pages(const lidx_context& context, const lidx_pool& pool, const KeyRows& keys, const int32_t* pages,

@@ -24,6 +24,7 @@ LIDX_HOST_DEVICE constexpr int element_bytes(FloatType type) { return type == Fl
 enum QuantiseBits : uint32_t {
     kRotate = 1u << 0,      // Hadamard, times depth^-0.5
     kPow2Scale = 1u << 1,   // the scale is rounded up to a power of two
+    kRound = 1u << 3,       // between rotation and quantisation, to the source's type
     kVector = 1u << 2,      // every source vector begins on a multiple of what a lane reads: one load a lane
 };
 

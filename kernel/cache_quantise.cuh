@@ -5,6 +5,7 @@
 // All fp32, round to nearest even, subnormals kept, nothing contracted. Element e lives in lane e / kPerLane.
 //     rotate   for half = 1, 2, 4 .. depth / 2 and all i with (i & half) == 0:
 //              (x[i], x[i + half]) = (x[i] + x[i + half], x[i] - x[i + half]);  then x[i] = x[i] * fp32(depth^-0.5)
+//     round    with kRound x[i] is then rounded to the source's type
 //     amax     the largest |x[i]|, at least 1e-4; NaN if any x[i] is NaN
 //     scale    amax / 448; with kPow2Scale rounded up to a power of two (NaN and infinity stay)
 //     code     the e4m3 value nearest to x[i] / scale, ties to even, at most 448; NaN is 0x7f
@@ -87,6 +88,16 @@ __device__ __forceinline__ void rotate(float (&x)[kPerLane<kDepth>], uint32_t la
     for (int i = 0; i < kCount; ++i) x[i] = ptx::mul_rn_f32(x[i], kFactor);
 }
 
+// To bf16 or fp16 and back.
+template <int kDepth>
+__device__ __forceinline__ void round_to(FloatType type, float (&x)[kPerLane<kDepth>]) {
+#pragma unroll
+    for (int i = 0; i < kPerLane<kDepth>; ++i) {
+        if (type == FloatType::kBf16) x[i] = bf16_value(ptx::cvt_rn_bf16_f32(x[i]));
+        if (type == FloatType::kFp16) x[i] = ptx::cvt_f32_f16(ptx::cvt_rn_f16_f32(x[i]));
+    }
+}
+
 // The smallest power of two that is not below a normal positive value; NaN and infinity stay.
 __device__ __forceinline__ float round_up_to_power_of_two(float value) {
     const uint32_t bits = __float_as_uint(value);
@@ -144,7 +155,10 @@ __device__ __forceinline__ float quantise_vector(const uint8_t* from, FloatType 
                                                  uint32_t& codes) {
     float x[kPerLane<kDepth>];
     load_vector<kDepth>(from, type, (bits & kVector) != 0, lane, x);
-    if ((bits & kRotate) != 0) rotate<kDepth>(x, lane);
+    if ((bits & kRotate) != 0) {
+        rotate<kDepth>(x, lane);
+        if ((bits & kRound) != 0) round_to<kDepth>(type, x);
+    }
     const float scale = scale_of<kDepth>(x, (bits & kPow2Scale) != 0);
     codes = encode_vector<kDepth>(x, scale);
     return scale;

@@ -58,6 +58,13 @@ LIDX_PTX float cvt_f32_f16(uint16_t a) {
     return d;
 }
 
+// cvt.frnd{.sat}.f16.f32 d, a;                  PTX ISA 1.0, all targets (9.7.9.21): a NaN gives 0x7fff
+LIDX_PTX uint16_t cvt_rn_f16_f32(float a) {
+    uint16_t d;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(d) : "f"(a));
+    return d;
+}
+
 // cvt.frnd2{.relu}{.satfinite}.bf16.f32 d, a;   PTX ISA 7.0, sm_80 (9.7.9.21): a NaN gives 0x7fff
 LIDX_PTX uint16_t cvt_rn_bf16_f32(float a) {
     uint16_t d;

@@ -293,6 +293,8 @@ LIDX_API lidx_status lidx_score_enqueue(lidx_context *ctx, const lidx_plan *plan
 
 enum {
     LIDX_FLAG_ROTATE = 1u << 16,     /* store, query: Hadamard rotation times depth^-0.5 before quantisation */
+    LIDX_FLAG_ROTATE_ROUND = 1u << 19, /* with LIDX_FLAG_ROTATE: what it gives is rounded to the type of its input, as a
+                                          rotation that returns that type leaves it */
     LIDX_FLAG_POW2_SCALE = 1u << 17, /* store, query: scales rounded up to a power of two (ue8m0, stored as fp32) */
     LIDX_FLAG_BYTE_SLOTS = 1u << 18  /* store: slots are byte offsets, two arrays of them */
 };
@@ -326,7 +328,7 @@ LIDX_API lidx_status lidx_pool_init(lidx_pool *pool);
  * k_scale_page_stride bytes. A row whose slot_mapping is -1 is skipped. */
 typedef struct lidx_store_args {
     size_t struct_size;                 /* set by lidx_store_args_init() */
-    uint32_t flags;                     /* LIDX_FLAG_ROTATE, _POW2_SCALE, _BYTE_SLOTS, _CHECK */
+    uint32_t flags;                     /* LIDX_FLAG_ROTATE, _ROTATE_ROUND, _POW2_SCALE, _BYTE_SLOTS, _CHECK */
     int32_t key_type;                   /* lidx_float_type, LIDX_FP16 too */
     int32_t rows;                       /* entries of slot_mapping; 0: nothing to do */
     int64_t key_stride;                 /* elements between rows of keys, depth or more */
@@ -376,7 +378,7 @@ LIDX_API lidx_status lidx_gather_enqueue(lidx_context *ctx, const lidx_pool *poo
  * two fp32 products, each rounded, then once more to bf16 if that is asked for: what lidx_score_args.q_scale takes. */
 typedef struct lidx_query_args {
     size_t struct_size;            /* set by lidx_query_args_init() */
-    uint32_t flags;                /* LIDX_FLAG_ROTATE, _POW2_SCALE */
+    uint32_t flags;                /* LIDX_FLAG_ROTATE, _ROTATE_ROUND, _POW2_SCALE */
     int32_t rows;                  /* 0: nothing to do; rows * heads up to 2^31 - 1 */
     int32_t heads;                 /* 1 or more */
     int32_t depth;                 /* 64 or 128 */
@@ -444,7 +446,7 @@ LIDX_API lidx_status lidx_cache_extend(lidx_cache *cache, const int64_t *sequenc
 /* Keys of consecutive tokens of one sequence; quantised as lidx_store_enqueue() does it. */
 typedef struct lidx_cache_keys {
     size_t struct_size;            /* set by lidx_cache_keys_init() */
-    uint32_t flags;                /* LIDX_FLAG_ROTATE, _POW2_SCALE */
+    uint32_t flags;                /* LIDX_FLAG_ROTATE, _ROTATE_ROUND, _POW2_SCALE */
     int32_t key_type;              /* lidx_float_type, LIDX_FP16 too */
     int32_t rows;
     int32_t layer;                 /* 0 .. layers - 1 */

@@ -35,8 +35,15 @@ inline Machine& machine() {
 }
 
 inline constexpr int32_t kElementTypes[] = {LIDX_FP32, LIDX_BF16, LIDX_FP16};
-inline uint32_t quantise_flags(bool rotate, bool pow2) {
-    return (rotate ? uint32_t{LIDX_FLAG_ROTATE} : 0) | (pow2 ? uint32_t{LIDX_FLAG_POW2_SCALE} : 0);
+inline uint32_t quantise_flags(bool rotate, bool pow2, bool round = false) {
+    return (rotate ? uint32_t{LIDX_FLAG_ROTATE} : 0) | (pow2 ? uint32_t{LIDX_FLAG_POW2_SCALE} : 0) |
+           (rotate && round ? uint32_t{LIDX_FLAG_ROTATE_ROUND} : 0);
+}
+inline lidx::ref::Stored rounding(bool round, int32_t type) {
+    return !round              ? lidx::ref::Stored::kFp32
+           : type == LIDX_BF16 ? lidx::ref::Stored::kBf16
+           : type == LIDX_FP16 ? lidx::ref::Stored::kFp16
+                               : lidx::ref::Stored::kFp32;
 }
 
 inline size_t element_bytes(int32_t type) { return type == LIDX_FP32 ? 4 : 2; }

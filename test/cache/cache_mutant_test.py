@@ -18,6 +18,8 @@ QUANTISE = {
     "a sum is rounded toward zero": (r"add\.rn\.f32", "add.rz.f32", 4),
     "a product becomes a sum": (r"mul\.rn\.f32", "add.rn.f32", 3),
     "a division is rounded toward zero": (r"div\.rn\.f32", "div.rz.f32", 5),
+    "a rotated value is cut to bf16": (r"cvt\.rn\.bf16\.f32", "cvt.rz.bf16.f32", 2),
+    "a rotated value is cut to fp16": (r"cvt\.rn\.f16\.f32", "cvt.rz.f16.f32", 2),
     "the largest hides a NaN": (r"max\.NaN\.f32", "max.f32", 3),
     "an absolute value keeps its sign": (r"abs\.f32", "mov.f32", 2),
     "a lane asks itself": (r"shfl\.sync\.bfly\.b32 (\S+) (\S+) \S+,", r"shfl.sync.bfly.b32 \1 \2 0,", 5),
@@ -36,7 +38,7 @@ EDITS = {
         "codes go to the neighbour": (r"st\.global\.u32 \[(%rd\d+)\]", r"st.global.u32 [\1+4]", 1),
     }),
     "cache_query": ("query:*", QUANTISE | {
-        "weights are cut to bf16": (r"cvt\.rn\.bf16\.f32", "cvt.rz.bf16.f32", 1),
+        "weights are cut to bf16": (r"cvt\.rn\.bf16\.f32", "cvt.rz.bf16.f32", -1),
         "the row is the head": (r"div\.u32", "rem.u32", 1),
     }),
     "cache_gather": ("gather:*", {

@@ -46,7 +46,8 @@ public:
     // lidx: opened where the step will be enqueued; kernel: forced, or null.
     DecodeStep(const Machine& machine, lidx_context* lidx, const char* kernel, uint64_t seed)
         : machine_(machine), lidx_(lidx), rng_(seed), pool_(machine, kPages * kPageBytes),
-          keys_(machine, kNewKeys * kDepth), slots_(machine, kNewKeys), q_(machine, kMaxRows * kHeads * kDepth), weights_(machine, kMaxRows * kHeads),
+          keys_(machine, kNewKeys * kDepth), slots_(machine, kNewKeys),
+          q_(machine, kMaxRows * kHeads * kDepth), weights_(machine, kMaxRows * kHeads),
           codes_(machine, kMaxRows * kHeads * kDepth), folded_(machine, kMaxRows * kHeads),
           table_(machine, kBatch * kTable), lens_(machine, kBatch), cu_q_(machine, kBatch + 1),
           cu_k_(machine, kBatch + 1), scores_(machine, kMaxRows * kStride), gathered_(machine, kGathered * kDepth),

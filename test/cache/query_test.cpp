@@ -10,14 +10,14 @@ using namespace cache_test;
 
 struct QueryCase {
     int32_t rows, heads, depth, q_type, weight_type, weight_out_type;
-    bool rotate, pow2, head_major, weights, scales_out, weights_out;
+    bool rotate, pow2, round, head_major, weights, scales_out, weights_out;
     float factor;
     int gap;   // elements between rows of q, weights and weights_out beyond the smallest
     uint64_t seed;
 };
 
 void run_query(const QueryCase& c) {
-    CAPTURE(c.rows, c.heads, c.depth, c.rotate, c.pow2, c.head_major, c.weights, c.factor, c.gap, c.seed);
+    CAPTURE(c.rows, c.heads, c.depth, c.rotate, c.pow2, c.round, c.head_major, c.weights, c.factor, c.gap, c.seed);
     CAPTURE(type_name(c.q_type), type_name(c.weight_type), type_name(c.weight_out_type));
     Rng rng(c.seed);
     const int64_t head_stride = c.head_major ? int64_t{c.rows} * (c.depth + c.gap) : c.depth;
@@ -49,7 +49,7 @@ void run_query(const QueryCase& c) {
                                 element_bytes(c.weight_out_type), false);
     lidx_query_args args;
     REQUIRE(lidx_query_args_init(&args) == LIDX_OK);
-    args.flags = quantise_flags(c.rotate, c.pow2);
+    args.flags = quantise_flags(c.rotate, c.pow2, c.round);
     args.rows = c.rows;
     args.heads = c.heads;
     args.depth = c.depth;
@@ -81,7 +81,8 @@ void run_query(const QueryCase& c) {
             for (int i = 0; i < c.depth; ++i) x.push_back(q.at(q_at(row, head) + static_cast<size_t>(i)));
             const int64_t pair = int64_t{row} * c.heads + head;
             const float scale =
-                lidx::ref::quantise_fp32(x.data(), c.depth, c.rotate, c.pow2, q_out.data() + pair * c.depth);
+                lidx::ref::quantise_fp32(x.data(), c.depth, c.rotate, c.pow2, q_out.data() + pair * c.depth,
+                                         rounding(c.round, c.q_type));
             if (c.scales_out) std::memcpy(scales.data() + pair * 4, &scale, 4);
             if (!c.weights_out) continue;
             const float weight = c.weights ? weights.at(static_cast<size_t>(row * weight_stride + head)) : 1.0f;
@@ -110,12 +111,13 @@ TEST_CASE("query: every type, depth, option and layout") {
     const int32_t heads[] = {64, 32, 5, 1, 128};
     for (const int32_t q_type : kElementTypes)
         for (const int32_t weight_type : kElementTypes)
-            for (const int32_t out_type : {LIDX_FP32, LIDX_BF16})
+            for (const int32_t out_type : {LIDX_FP32, LIDX_BF16, LIDX_FP32, LIDX_BF16})   // twice, with other options
                 for (const int32_t depth : {128, 64}) {
                     Rng pick(seed, 1);
                     run_query({static_cast<int32_t>(1 + seed % 3), heads[seed % 5], depth, q_type, weight_type,
                                out_type,
-                               pick.below(2) != 0, pick.below(2) != 0, seed % 4 == 1, seed % 5 != 0, seed % 7 < 3,
+                               pick.below(2) != 0, pick.below(2) != 0, pick.below(2) != 0, seed % 4 == 1,
+                               seed % 5 != 0, seed % 7 < 3,
                                seed % 7 != 0, seed % 6 == 0 ? 0.75f : 0.0f,
                                seed % 3 == 1 ? 0 : seed % 3 == 2 ? 1 : 4, seed});
                     ++seed;

@@ -13,7 +13,7 @@ using namespace cache_test;
 
 struct StoreCase {
     int32_t type, depth, page_size;
-    bool rotate, pow2, split, byte_slots;
+    bool rotate, pow2, round, split, byte_slots;
     int key_gap;      // elements between rows beyond the depth
     int alignment;    // of the keys, bytes; no larger power of two
     int pad;          // bytes added to the smallest page strides
@@ -96,7 +96,7 @@ Slots draw_slots(const StoreCase& c, const PoolImage& image, int rows, bool ille
 }
 
 void run_store(const StoreCase& c, bool check, bool illegal) {
-    CAPTURE(type_name(c.type), c.depth, c.page_size, c.rotate, c.pow2, c.split, c.byte_slots);
+    CAPTURE(type_name(c.type), c.depth, c.page_size, c.rotate, c.pow2, c.round, c.split, c.byte_slots);
     CAPTURE(c.key_gap, c.alignment, c.pad, c.seed, check, illegal);
     Rng rng(c.seed);
     const int rows = 41;
@@ -129,7 +129,7 @@ void run_store(const StoreCase& c, bool check, bool illegal) {
     pool.k_scale_page_stride = image.scale_stride;
     lidx_store_args args;
     REQUIRE(lidx_store_args_init(&args) == LIDX_OK);
-    args.flags = quantise_flags(c.rotate, c.pow2) | (c.byte_slots ? uint32_t{LIDX_FLAG_BYTE_SLOTS} : 0) |
+    args.flags = quantise_flags(c.rotate, c.pow2, c.round) | (c.byte_slots ? uint32_t{LIDX_FLAG_BYTE_SLOTS} : 0) |
                  (check ? uint32_t{LIDX_FLAG_CHECK} : 0);
     args.key_type = c.type;
     args.rows = rows;
@@ -150,7 +150,8 @@ void run_store(const StoreCase& c, bool check, bool illegal) {
         std::vector<float> x;
         for (int i = 0; i < c.depth; ++i) x.push_back(keys.at(static_cast<size_t>(row * stride + i)));
         const float scale =
-            lidx::ref::quantise_fp32(x.data(), c.depth, c.rotate, c.pow2, image.codes(page, slot, c.depth));
+            lidx::ref::quantise_fp32(x.data(), c.depth, c.rotate, c.pow2, image.codes(page, slot, c.depth),
+                                     rounding(c.round, c.type));
         std::memcpy(image.scale(page, slot), &scale, 4);
     }
     CHECK(d_keys.damage(true) == "");
@@ -180,11 +181,12 @@ TEST_CASE("store: every type, depth, option and layout") {
         for (const int32_t depth : {128, 64})
             for (const bool rotate : {false, true})
                 for (const bool pow2 : {false, true}) {
+                    const bool round = rotate && (seed / 4 + seed) % 2 != 0;
                     const int32_t page_sizes[] = {64, 16, 7, 1};
                     const int gaps[] = {0, 4, 1, 128};
                     Rng pick(seed, 1);
                     const bool split = pick.below(2) != 0, bytes = pick.below(2) != 0, odd = pick.below(2) != 0;
-                    run_store({type, depth, page_sizes[pick.below(4)], rotate, pow2, split, bytes,
+                    run_store({type, depth, page_sizes[pick.below(4)], rotate, pow2, round, split, bytes,
                                gaps[odd ? pick.below(4) : pick.below(2)],
                                odd ? static_cast<int>(element_bytes(type)) : 16, pick.below(2) != 0 ? 16 : 0, seed},
                               seed % 3 != 0, seed % 5 != 0);
@@ -197,7 +199,7 @@ TEST_CASE("store: unaligned keys, element by element") {
     for (const int32_t type : kElementTypes)
         for (const int32_t depth : {128, 64})
             for (const int gap : {0, 1, 3})
-                run_store({type, depth, 16, true, false, false, false, gap,
+                run_store({type, depth, 16, true, false, true, false, false, gap,
                            static_cast<int>(element_bytes(type)) << (seed % 2), 0, seed++},
                           false, true);
 }

@@ -32,6 +32,24 @@ inline float fp16_decode(uint16_t bits) {
     return static_cast<float>((bits & 0x8000) != 0 ? -magnitude : magnitude);
 }
 
+// Nearest, ties to even, by looking at both neighbours; NaN gives 0x7fff.
+inline uint16_t fp16_encode(float value) {
+    if (std::isnan(value)) return 0x7fff;
+    const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+    const double magnitude = std::fabs(static_cast<double>(value));
+    if (magnitude >= 65520) return sign | 0x7c00;   // half a step above the largest finite value: infinity
+    uint16_t low = 0;                               // the largest code that is not above
+    for (uint16_t bit = 0x4000; bit != 0; bit >>= 1)
+        if ((low | bit) < 0x7c00 && fp16_decode(low | bit) <= magnitude) low |= bit;
+    const double below = magnitude - fp16_decode(low);
+    const double above = (low == 0x7bff ? 65536.0 : fp16_decode(static_cast<uint16_t>(low + 1))) - magnitude;
+    if (above < below || (above == below && (low & 1) != 0)) ++low;
+    return static_cast<uint16_t>(sign | low);
+}
+
+// What the elements of a vector are in memory, for rounding to it.
+enum class Stored { kFp32, kBf16, kFp16 };
+
 // The Walsh-Hadamard transform of n = 2^m points in the documented order of additions, times fp32(n^-0.5).
 inline void rotate_fp32(float* x, int n) {
     std::vector<float> y(static_cast<size_t>(n));
@@ -43,10 +61,15 @@ inline void rotate_fp32(float* x, int n) {
     for (int i = 0; i < n; ++i) x[i] *= factor;
 }
 
-// Quantises x[0..n) to codes and returns the scale.
-inline float quantise_fp32(const float* source, int n, bool rotate, bool pow2, uint8_t* codes) {
+// Quantises x[0..n) to codes and returns the scale. round: the type that rotated values are rounded to.
+inline float quantise_fp32(const float* source, int n, bool rotate, bool pow2, uint8_t* codes,
+                           Stored round = Stored::kFp32) {
     std::vector<float> x(source, source + n);
     if (rotate) rotate_fp32(x.data(), n);
+    for (float& value : x) {
+        if (rotate && round == Stored::kBf16) value = bf16_decode(bf16_encode(value));
+        if (rotate && round == Stored::kFp16) value = fp16_decode(fp16_encode(value));
+    }
     float amax = 1e-4f;
     bool nan = false;
     for (const float value : x) {

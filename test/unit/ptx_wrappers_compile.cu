@@ -70,7 +70,7 @@ extern "C" __global__ void wrappers_math(float* x) {
     x[2] = mul_rn_f32(x[1], x[2]);
     x[3] = max_nan_f32(x[2], x[3]);
     x[4] = abs_f32(x[4]);
-    x[7] = div_rn_f32(x[3], cvt_f32_f16(cvt_rn_bf16_f32(x[4])));
+    x[7] = div_rn_f32(x[3], cvt_f32_f16(cvt_rn_bf16_f32(x[4]) ^ cvt_rn_f16_f32(x[5])));
     const F32x2 pair = mov_b64(x[0], x[1]);
     const F32x2 result = fma_rn_f32x2(pair, add_rn_f32x2(pair, mov_b64(x[2], x[3])), mul_rn_f32x2(pair, pair));
     mov_b64(x[5], x[6], result);
