@@ -25,7 +25,8 @@ using lidx::ref::Rng;
 constexpr uint64_t kWords[] = {0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 32, 63, 64, 65, 100, 127, 128, 129, 255, 256, 512,
                                513, 1000, 4096, 8192, 8448, 65535, 65536, 65537, 8388480, 8388481, 0x7fffffff,
                                0x80000000, 0x80000001, 0xffffffff, uint64_t{1} << 32, (uint64_t{1} << 40) - 16,
-                               uint64_t{1} << 40,                               0x7fffffffffffffff, 0x8000000000000000, 0xfffffffffffffff0, 0xffffffffffffffff};
+                               uint64_t{1} << 40, 0x7fffffffffffffff, 0x8000000000000000, 0xfffffffffffffff0,
+                               0xffffffffffffffff};
 
 struct Fuzzer {
     explicit Fuzzer(uint64_t seed) : rng(seed) {}
