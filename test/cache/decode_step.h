@@ -84,6 +84,42 @@ public:
     // New keys, slots, tables, lengths, row boundaries, queries and weights, on the device. Outputs hold NaNs that
     // differ.
     void renew() {
+        draw();
+        upload();
+    }
+
+    // The same with slots, tables and lengths of a lidx_cache over pool_desc(), kBatch of whose sequences grow by 0 to
+    // 2 tokens. Copies of shared pages go to the stream.
+    void renew(lidx_cache* cache, const int64_t* sequences, CUstream stream) {
+        draw();
+        int32_t tokens[kBatch];
+        int32_t rows = 0;
+        for (int32_t& count : tokens) rows += count = static_cast<int32_t>(rng_.below(3));
+        fill_tables(cache, sequences);
+        const std::vector<int32_t> before = table_.host;
+        const std::vector<int32_t> lengths = lens_.host;
+        expect(lidx_cache_extend(cache, sequences, tokens, kBatch, stream));
+        fill_tables(cache, sequences);
+        for (size_t b = 0; b < kBatch; ++b) {
+            const auto last = static_cast<size_t>(lengths[b] / kPageSize);
+            const int32_t from = before[b * kTable + last], to = table_.host[b * kTable + last];
+            const int used = lengths[b] % kPageSize;
+            if (used == 0 || from == to) continue;
+            const uint8_t* old = pool_.host.data() + from * kPageBytes;
+            uint8_t* copy = pool_.host.data() + to * kPageBytes;
+            std::memcpy(copy, old, static_cast<size_t>(used) * kDepth);
+            std::memcpy(copy + kPageSize * kDepth, old + kPageSize * kDepth, static_cast<size_t>(used) * 4);
+            ++copies;
+        }
+        std::fill(slots_.host.begin(), slots_.host.end(), -1);
+        expect(lidx_cache_fill_slots(cache, sequences, tokens, kBatch, slots_.host.data()));
+        for (size_t b = 0; b < kBatch; ++b) cu_k_.host[b + 1] = cu_k_.host[b] + lens_.host[b];
+        upload();
+    }
+    int copies = 0;   // of shared pages
+
+private:
+    void draw() {
         std::vector<int64_t> free_slots;
         for (int64_t slot = 0; slot < kPages * kPageSize; ++slot) free_slots.push_back(slot);
         for (int row = 0; row < kNewKeys; ++row) {
@@ -106,12 +142,25 @@ public:
         for (size_t i = 0; i < scores_.host.size(); ++i) scores_.host[i] = 0x7fc00000u + static_cast<uint32_t>(i);
         for (size_t i = 0; i < gathered_.host.size(); ++i) gathered_.host[i] = static_cast<uint8_t>(i * 13 + 5);
         for (size_t i = 0; i < kGathered; ++i) gathered_scales_.host[i] = 0x7fc00000u + static_cast<uint32_t>(i);
+    }
+    void fill_tables(lidx_cache* cache, const int64_t* sequences) {
+        lidx_cache_tables tables;
+        lidx_cache_tables_init(&tables);
+        tables.sequences = sequences;
+        tables.count = kBatch;
+        tables.block_table_stride = kTable;
+        tables.block_table = table_.host.data();
+        tables.context_lens = lens_.host.data();
+        expect(lidx_cache_fill_tables(cache, &tables, nullptr));
+    }
+    void upload() {
         keys_.upload(), slots_.upload(), q_.upload(), weights_.upload(), table_.upload(), lens_.upload();
         cu_q_.upload(), cu_k_.upload(), scores_.upload(), gathered_.upload(), gathered_scales_.upload();
         // A copy from pageable memory may still be on its way to the device, and no stream waits for it by itself.
         machine_.expect(machine_.driver.cuCtxSynchronize(), "cuCtxSynchronize");
     }
 
+public:
     void enqueue(CUstream stream) const {
         lidx_query_args query;
         lidx_query_args_init(&query);
@@ -190,10 +239,6 @@ public:
                gathered_.download() == gathered_.host;
     }
 
-private:
-    void expect(lidx_status status) const {
-        if (status != LIDX_OK) throw check::MachineError(lidx_last_error(lidx_));
-    }
     lidx_pool pool_desc() const {
         lidx_pool pool;
         lidx_pool_init(&pool);
@@ -204,6 +249,11 @@ private:
         pool.num_pages = kPages;
         pool.k_page_stride = pool.k_scale_page_stride = kPageBytes;
         return pool;
+    }
+
+private:
+    void expect(lidx_status status) const {
+        if (status != LIDX_OK) throw check::MachineError(lidx_last_error(lidx_));
     }
     void put(int page, int slot, const float* x) {
         uint8_t* at = pool_.host.data() + page * kPageBytes;

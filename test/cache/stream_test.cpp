@@ -37,46 +37,97 @@ struct Stream {
     CUstream handle = nullptr;
 };
 
-}  // namespace
-
-TEST_CASE("streams: a captured step replays with new lengths, tables, slots and data") {
+// The graph functions, where the driver library has them.
+struct Graphs {
     using Begin = CUresult(CUstream, CUstreamCaptureMode);
     using End = CUresult(CUstream, CUgraph*);
     using Instantiate = CUresult(CUgraphExec*, CUgraph, unsigned long long);
-    auto* const begin = symbol<Begin>("cuStreamBeginCapture_v2");
-    auto* const end = symbol<End>("cuStreamEndCapture");
-    auto* const instantiate = symbol<Instantiate>("cuGraphInstantiateWithFlags");
-    auto* const launch = symbol<CUresult(CUgraphExec, CUstream)>("cuGraphLaunch");
-    auto* const destroy_exec = symbol<CUresult(CUgraphExec)>("cuGraphExecDestroy");
-    auto* const destroy = symbol<CUresult(CUgraph)>("cuGraphDestroy");
-    if (begin == nullptr || end == nullptr || instantiate == nullptr || launch == nullptr || destroy_exec == nullptr ||
-        destroy == nullptr) {
+    Begin* begin = symbol<Begin>("cuStreamBeginCapture_v2");
+    End* end = symbol<End>("cuStreamEndCapture");
+    Instantiate* instantiate = symbol<Instantiate>("cuGraphInstantiateWithFlags");
+    CUresult (*launch)(CUgraphExec, CUstream) = symbol<CUresult(CUgraphExec, CUstream)>("cuGraphLaunch");
+    CUresult (*destroy_exec)(CUgraphExec) = symbol<CUresult(CUgraphExec)>("cuGraphExecDestroy");
+    CUresult (*destroy)(CUgraph) = symbol<CUresult(CUgraph)>("cuGraphDestroy");
+    bool there() const { return begin && end && instantiate && launch && destroy_exec && destroy; }
+
+    // What `enqueue` puts on the stream, as a graph.
+    template <typename Enqueue>
+    CUgraphExec capture(const Machine& m, CUstream stream, Enqueue&& enqueue) const {
+        m.expect(begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture");
+        enqueue();
+        CUgraph graph = nullptr;
+        m.expect(end(stream, &graph), "cuStreamEndCapture");
+        CUgraphExec exec = nullptr;
+        m.expect(instantiate(&exec, graph, 0), "cuGraphInstantiate");
+        m.expect(destroy(graph), "cuGraphDestroy");
+        return exec;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("streams: a captured step replays with new lengths, tables, slots and data") {
+    const Machine& m = machine();
+    const Graphs graphs;
+    if (!graphs.there()) {
         WARN("this driver library has no graphs: not tested");
         return;
     }
-    const Machine& m = machine();
     for (const char* kernel : kernels()) {
         CAPTURE(kernel == nullptr ? "best" : kernel);
         DecodeStep step(m, m.lidx, kernel, 21);
         const Stream stream(m);
         step.renew();
-        m.expect(begin(stream.handle, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture");
-        step.enqueue(stream.handle);
-        CUgraph graph = nullptr;
-        m.expect(end(stream.handle, &graph), "cuStreamEndCapture");
-        CUgraphExec exec = nullptr;
-        m.expect(instantiate(&exec, graph, 0), "cuGraphInstantiate");
-        m.expect(destroy(graph), "cuGraphDestroy");
+        const CUgraphExec exec = graphs.capture(m, stream.handle, [&] { step.enqueue(stream.handle); });
         stream.wait();
         CHECK(step.outputs_untouched());   // capturing runs nothing
         for (int replay = 0; replay < 4; ++replay) {
             CAPTURE(replay);
             step.renew();
-            m.expect(launch(exec, stream.handle), "cuGraphLaunch");
+            m.expect(graphs.launch(exec, stream.handle), "cuGraphLaunch");
             stream.wait();
             CHECK(step.verify() == "");
         }
-        m.expect(destroy_exec(exec), "cuGraphExecDestroy");
+        m.expect(graphs.destroy_exec(exec), "cuGraphExecDestroy");
+    }
+}
+
+TEST_CASE("streams: sequences of a lidx_cache grow from step to step, in a graph where there are graphs") {
+    const Machine& m = machine();
+    const Graphs graphs;
+    for (const bool captured : {false, true}) {
+        if (captured && !graphs.there()) continue;
+        CAPTURE(captured);
+        DecodeStep step(m, m.lidx, nullptr, 61);
+        const Stream stream(m);
+        const lidx_pool pool = step.pool_desc();
+        lidx_cache_desc desc;
+        REQUIRE(lidx_cache_desc_init(&desc) == LIDX_OK);
+        desc.pool = &pool;
+        lidx_cache* cache = nullptr;
+        REQUIRE(lidx_cache_create(m.lidx, &desc, &cache) == LIDX_OK);
+        // Two forks of a prompt that ends inside a page, and one sequence that begins with nothing.
+        int64_t sequences[DecodeStep::kBatch] = {};
+        const int32_t prompt = 37;
+        REQUIRE(lidx_cache_add(cache, &sequences[0]) == LIDX_OK);
+        REQUIRE(lidx_cache_add(cache, &sequences[1]) == LIDX_OK);
+        REQUIRE(lidx_cache_extend(cache, &sequences[0], &prompt, 1, stream.handle) == LIDX_OK);
+        REQUIRE(lidx_cache_fork(cache, sequences[0], &sequences[2]) == LIDX_OK);
+        CUgraphExec exec = nullptr;
+        if (captured) exec = graphs.capture(m, stream.handle, [&] { step.enqueue(stream.handle); });
+        for (int round = 0; round < 8; ++round) {
+            CAPTURE(round);
+            step.renew(cache, sequences, stream.handle);
+            if (captured)
+                m.expect(graphs.launch(exec, stream.handle), "cuGraphLaunch");
+            else
+                step.enqueue(stream.handle);
+            stream.wait();
+            CHECK(step.verify() == "");
+        }
+        CHECK(step.copies > 0);
+        if (captured) m.expect(graphs.destroy_exec(exec), "cuGraphExecDestroy");
+        lidx_cache_destroy(cache);
     }
 }
 
