@@ -511,7 +511,14 @@ void Definedness::copied(Exec& x, const AsyncOp& op) {
                "an undefined byte of shared memory is stored to global memory at " +
                    hex(address + static_cast<uint64_t>(bad - bits)));
     };
-    const uint64_t extent = op.kind == AsyncKind::kTensorLoad || op.kind == AsyncKind::kTensorStore ? 0 : op.bytes;
+    const bool tensor = op.kind == AsyncKind::kTensorLoad || op.kind == AsyncKind::kTensorStore ||
+                        op.kind == AsyncKind::kTensorReduce;
+    const uint64_t extent = tensor ? 0 : op.bytes;
+    if (op.kind == AsyncKind::kGlobalAsync) {   // undefined values were reported when it was issued
+        const Allocation* a = global(op.global, op.bytes);
+        if (a && a->written && op.reduction == ~0ull) set_written(a->written, op.global - a->base, op.bytes);
+        return;
+    }
     uint8_t* const place = shared_shadow(x, op.shared, extent);
     if (!place) return;
     Cta& cta = *x.cta->cluster->ctas[op.shared >> kRankShift];
@@ -534,7 +541,8 @@ void Definedness::copied(Exec& x, const AsyncOp& op) {
             tma_load(map, op.coords, owner.shared(0), owner.shared_bytes(), offset, access);
             break;
         }
-        case AsyncKind::kTensorStore: {
+        case AsyncKind::kTensorStore:
+        case AsyncKind::kTensorReduce: {
             uint8_t row[4096] = {};
             uint64_t row_address = 0, row_bytes = 0;
             TmaAccess access;
@@ -564,7 +572,15 @@ void Definedness::copied(Exec& x, const AsyncOp& op) {
         case AsyncKind::kBulkSharedCopy:
             if (const uint8_t* from = shared_shadow(x, op.source_bytes, op.bytes)) std::memmove(place, from, op.bytes);
             break;
-        case AsyncKind::kBulkStore: {
+        case AsyncKind::kBulkSharedReduce:
+            if (const uint8_t* from = shared_shadow(x, op.source_bytes, op.bytes))
+                for (uint32_t i = 0; i < op.bytes; ++i) place[i] |= from[i];
+            break;
+        case AsyncKind::kStoreAsync:
+            if (op.reduction == ~0ull) std::memset(place, 0, op.bytes);
+            break;
+        case AsyncKind::kBulkStore:
+        case AsyncKind::kBulkReduce: {
             if (op.bytes == 0) break;
             const Allocation* a = global(op.global, op.bytes);
             stored(place, op.global, op.bytes);

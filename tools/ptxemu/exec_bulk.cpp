@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "atomics.h"
 #include "checker.h"
 #include "definedness.h"
 #include "isa.h"
@@ -44,37 +45,120 @@ void check_rank(int lane, const TensorMapArgs& map, int rank) {
     }
 }
 
-// cp.async.bulk.tensor global -> shared. Lists: dst (4 words), map (4), mbarrier (4), coordinates.
+// Where a copy to shared memory goes, and the mbarrier that counts it: one place, or the same one in several CTAs.
+struct Destination {
+    uint32_t shared, mbarrier;
+};
+enum DestinationFlag : uint32_t {
+    kOwnOnly = kAlternate,      // .shared::cta
+    kMulticast = kAlternate2,   // slot 1: ctaMask
+    kPair = kAlternate3         // .cta_group::2
+};
+std::vector<Destination> destinations(Exec& x, const Insn& in, int lane, uint64_t dst, uint64_t barrier,
+                                      uint32_t bytes, uint32_t align) {
+    uint32_t at = 0, signal = 0;
+    if (in.flags & kOwnOnly) {
+        at = own_shared_address(x, lane, dst, "destination in .shared::cta");
+        signal = own_shared_address(x, lane, barrier, "mbarrier address");
+    } else {
+        at = shared_address(x, lane, dst, "destination");
+        signal = shared_address(x, lane, barrier, "mbarrier address");
+    }
+    constexpr uint32_t kOffsetMask = (1u << kRankShift) - 1;
+    const uint32_t rank = at >> kRankShift, signal_rank = signal >> kRankShift;
+    const bool pair = in.flags & kPair;
+    if (signal_rank != rank && !(pair && signal_rank == (rank ^ 1))) {
+        fault(RunStatus::kIllegalAddress, lane,
+              "the mbarrier is in the CTA of rank " + std::to_string(signal_rank) + ", the destination in that of rank " +
+                  std::to_string(rank) + (pair ? ", which is not its peer" : ""));
+    }
+    std::vector<Destination> all;
+    if (!(in.flags & kMulticast)) {
+        all.push_back({at, signal});
+    } else {
+        const uint32_t mask = cta_mask_at(x, lane, x.at<uint32_t>(in.slot[1])[lane]);
+        for (uint32_t r = 0; r < 16; ++r) {
+            if (!(mask >> r & 1)) continue;
+            const uint32_t to = pair ? (r & ~1u) | (signal_rank & 1) : r;
+            all.push_back({r << kRankShift | (at & kOffsetMask), to << kRankShift | (signal & kOffsetMask)});
+        }
+    }
+    for (const Destination& d : all) {
+        mbarrier_at(x, lane, d.mbarrier);
+        cluster_shared_at(x, lane, d.shared, bytes, align);
+    }
+    return all;
+}
+
+// cp.async.bulk.tensor global -> shared. Lists: dst (4 words), map (4), mbarrier (4), coordinates. A multicast arrives
+// in each CTA at a time of its own.
 bool exec_tensor_load(Exec& x, const Insn& in, uint32_t mask) {
     return each_lane(mask, [&](int lane) {
         const int rank = static_cast<int>(in.aux);
         auto map = tensor_map_at(x, lane, listed_address(x, in.list + 4, lane));
         check_rank(lane, *map, rank);
-        const uint32_t dst = shared_address(x, lane, listed_address(x, in.list, lane), "destination");
-        const uint32_t barrier = shared_address(x, lane, listed_address(x, in.list + 8, lane), "mbarrier address");
-        mbarrier_at(x, lane, barrier);
         const uint32_t bytes = tma_box_bytes(*map);
-        shared_at(x, lane, dst, bytes, 128);
-        AsyncOp& op = queue_unordered(x, AsyncKind::kTensorLoad, lane);
-        op.map = std::move(map);
-        op.shared = dst;
-        op.mbarrier = barrier;
-        op.bytes = bytes;
-        read_coordinates(x, in.list + 12, rank, lane, op.coords);
-        if (x.checker) [[unlikely]] x.checker->copy_issued(x, op);
+        for (const Destination& d : destinations(x, in, lane, listed_address(x, in.list, lane),
+                                                 listed_address(x, in.list + 8, lane), bytes, 128)) {
+            AsyncOp& op = queue_unordered(x, AsyncKind::kTensorLoad, lane);
+            op.map = map;
+            op.shared = d.shared;
+            op.mbarrier = d.mbarrier;
+            op.bytes = bytes;
+            read_coordinates(x, in.list + 12, rank, lane, op.coords);
+            if (x.checker) [[unlikely]] x.checker->copy_issued(x, op);
+        }
     });
 }
 
-// shared -> global. Lists: map (4), src (4), coordinates.
+// The element of a reduction is the tensor map's.
+Reduction tensor_reduction(int lane, const TensorMapArgs& map, AtomOp op) {
+    // In the order of CUtensorMapDataType: UINT8, UINT16, UINT32, INT32, UINT64, INT64, FLOAT16, FLOAT32, FLOAT64,
+    // BFLOAT16.
+    static constexpr struct {
+        AtomType type;
+        uint32_t bytes;
+        bool is_signed;
+    } kTypes[] = {{AtomType::kInt, 1, false}, {AtomType::kInt, 2, false}, {AtomType::kInt, 4, false},
+                  {AtomType::kInt, 4, true},  {AtomType::kInt, 8, false}, {AtomType::kInt, 8, true},
+                  {AtomType::kF16, 2, false}, {AtomType::kF32, 4, false}, {AtomType::kF64, 8, false},
+                  {AtomType::kBf16, 2, false}};
+    const bool known = map.data_type < std::size(kTypes);
+    Reduction r;
+    if (known) r = {op, kTypes[map.data_type].type, kTypes[map.data_type].bytes, kTypes[map.data_type].is_signed, false};
+    const bool integer = r.type == AtomType::kInt && r.bytes >= 4;
+    const bool half = r.type == AtomType::kF16 || r.type == AtomType::kBf16;
+    bool legal = false;
+    switch (op) {
+        case AtomOp::kAdd: legal = (integer && !(r.bytes == 8 && r.is_signed)) || half || r.type == AtomType::kF32; break;
+        case AtomOp::kMin:
+        case AtomOp::kMax: legal = integer || half; break;
+        case AtomOp::kInc:
+        case AtomOp::kDec: legal = integer && r.bytes == 4 && !r.is_signed; break;
+        default: legal = integer; break;
+    }
+    if (!known || !legal) {
+        fault(RunStatus::kIllegalInstruction, lane,
+              "this reduction does not exist for the tensor map's data type " + std::to_string(map.data_type));
+    }
+    r.flush = r.type == AtomType::kF32;
+    return r;
+}
+
+// shared -> global. Lists: map (4), src (4), coordinates. imm: 0 store, else AtomOp + 1.
 bool exec_tensor_store(Exec& x, const Insn& in, uint32_t mask) {
     return each_lane(mask, [&](int lane) {
         const int rank = static_cast<int>(in.aux);
         auto map = tensor_map_at(x, lane, listed_address(x, in.list, lane));
         check_rank(lane, *map, rank);
-        const uint32_t src = shared_address(x, lane, listed_address(x, in.list + 4, lane), "source");
+        const uint32_t src = own_shared_address(x, lane, listed_address(x, in.list + 4, lane), "source");
         const uint32_t bytes = tma_box_bytes(*map);
         shared_at(x, lane, src, bytes, 128);
-        AsyncOp& op = queue_unordered(x, AsyncKind::kTensorStore, lane);
+        Reduction reduction;
+        if (in.imm != 0) reduction = tensor_reduction(lane, *map, static_cast<AtomOp>(in.imm - 1));
+        AsyncOp& op =
+            queue_unordered(x, in.imm != 0 ? AsyncKind::kTensorReduce : AsyncKind::kTensorStore, lane);
+        op.reduction = encode_reduction(reduction);
         op.map = std::move(map);
         op.shared = src;
         op.bytes = bytes;
@@ -108,11 +192,12 @@ void list_coordinates(Decoder& d, const Operand& map, int rank) {
 
 int rank_of(const Match& m) { return m.one_of({"1d", "2d", "3d", "4d", "5d"}) + 1; }
 
-// Trailing operands that exist only for performance or for clusters of several CTAs.
-void check_tail(Decoder& d, const Match& m, const Instruction& ir, size_t used) {
+// What may follow: the CTA mask of a multicast (slot 1), a cache policy (ignored).
+void encode_tail(Decoder& d, const Match& m, const Instruction& ir, Insn& out, size_t used) {
     if (m.has("multicast::cluster")) {
         if (used >= ir.operands.size()) d.fail("the CTA mask is missing");
-        d.source(ir.operands[used++], 16);
+        out.slot[1] = d.source(ir.operands[used++], 16);
+        out.flags |= kMulticast;
     }
     if (m.has("L2::cache_hint")) {
         if (used >= ir.operands.size()) d.fail("the cache policy is missing");
@@ -120,11 +205,17 @@ void check_tail(Decoder& d, const Match& m, const Instruction& ir, size_t used) 
     }
     if (used != ir.operands.size()) d.fail("it has too many operands");
 }
+// Of a copy to shared memory.
+void encode_destination(Decoder& d, const Match& m, Insn& out) {
+    if (!m.has("shared::cluster")) out.flags |= kOwnOnly;
+    if (m.has("cta_group::2")) out.flags |= kPair;
+    if (m.has("multicast::cluster") && !m.has("shared::cluster")) d.fail("a multicast goes to .shared::cluster");
+}
 
 void encode_tensor_load(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
     if (ir.operands.size() < 3) d.fail("it has too few operands");
-    check_tail(d, m, ir, 3);
-    if (m.has("multicast::cluster")) d.fail("multicast needs a cluster of several CTAs, which is not supported yet");
+    encode_tail(d, m, ir, out, 3);
+    encode_destination(d, m, out);
     out.aux = static_cast<uint32_t>(rank_of(m));
     out.list = d.list_begin();
     d.list_memory(ir.operands[0]);
@@ -134,7 +225,9 @@ void encode_tensor_load(Decoder& d, const Match& m, const Instruction& ir, Insn&
 }
 void encode_tensor_store(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
     if (ir.operands.size() < 2) d.fail("it has too few operands");
-    check_tail(d, m, ir, 2);
+    encode_tail(d, m, ir, out, 2);
+    for (std::string_view word : m.words)
+        if (m.words[1] == "reduce" && atom_op_of(word) >= 0) out.imm = static_cast<uint64_t>(atom_op_of(word)) + 1;
     out.aux = static_cast<uint32_t>(rank_of(m));
     out.list = d.list_begin();
     d.list_memory(ir.operands[0]);
@@ -143,7 +236,7 @@ void encode_tensor_store(Decoder& d, const Match& m, const Instruction& ir, Insn
 }
 void encode_tensor_prefetch(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
     if (ir.operands.empty()) d.fail("it has too few operands");
-    check_tail(d, m, ir, 1);
+    encode_tail(d, m, ir, out, 1);
     out.aux = static_cast<uint32_t>(rank_of(m));
     out.list = d.list_begin();
     d.list_memory(ir.operands[0]);
@@ -163,36 +256,37 @@ bool exec_bulk_load(Exec& x, const Insn& in, uint32_t mask) {
     return each_lane(mask, [&](int lane) {
         const uint32_t bytes = x.at<uint32_t>(in.slot[0])[lane];
         check_bulk(lane, bytes);
-        const uint32_t dst = shared_address(x, lane, listed_address(x, in.list, lane), "destination");
         const uint64_t src = listed_address(x, in.list + 4, lane);
-        const uint32_t barrier = shared_address(x, lane, listed_address(x, in.list + 8, lane), "mbarrier address");
-        mbarrier_at(x, lane, barrier);
-        shared_at(x, lane, dst, bytes, 16);
         if (bytes != 0) global_at(x, lane, src, bytes, 16, false);
-        AsyncOp& op = queue_unordered(x, AsyncKind::kBulkLoad, lane);
-        op.shared = dst;
-        op.global = src;
-        op.mbarrier = barrier;
-        op.bytes = bytes;
-        if (x.checker) [[unlikely]] x.checker->copy_issued(x, op);
+        for (const Destination& d : destinations(x, in, lane, listed_address(x, in.list, lane),
+                                                 listed_address(x, in.list + 8, lane), bytes, 16)) {
+            AsyncOp& op = queue_unordered(x, AsyncKind::kBulkLoad, lane);
+            op.shared = d.shared;
+            op.global = src;
+            op.mbarrier = d.mbarrier;
+            op.bytes = bytes;
+            if (x.checker) [[unlikely]] x.checker->copy_issued(x, op);
+        }
     });
 }
+// imm: 0 copy, else encode_reduction() + 1.
 bool exec_bulk_shared(Exec& x, const Insn& in, uint32_t mask) {
     return each_lane(mask, [&](int lane) {
         const uint32_t bytes = x.at<uint32_t>(in.slot[0])[lane];
         check_bulk(lane, bytes);
-        const uint32_t dst = shared_address(x, lane, listed_address(x, in.list, lane), "destination");
-        const uint32_t src = shared_address(x, lane, listed_address(x, in.list + 4, lane), "source");
-        const uint32_t barrier = shared_address(x, lane, listed_address(x, in.list + 8, lane), "mbarrier address");
-        mbarrier_at(x, lane, barrier);
-        shared_at(x, lane, dst, bytes, 16);
+        const uint32_t src = own_shared_address(x, lane, listed_address(x, in.list + 4, lane), "source");
         shared_at(x, lane, src, bytes, 16);
-        AsyncOp& op = queue_unordered(x, AsyncKind::kBulkSharedCopy, lane);
-        op.shared = dst;
-        op.source_bytes = src;
-        op.mbarrier = barrier;
-        op.bytes = bytes;
-        if (x.checker) [[unlikely]] x.checker->copy_issued(x, op);
+        for (const Destination& d : destinations(x, in, lane, listed_address(x, in.list, lane),
+                                                 listed_address(x, in.list + 8, lane), bytes, 16)) {
+            AsyncOp& op = queue_unordered(
+                x, in.imm != 0 ? AsyncKind::kBulkSharedReduce : AsyncKind::kBulkSharedCopy, lane);
+            op.shared = d.shared;
+            op.source_bytes = src;
+            op.mbarrier = d.mbarrier;
+            op.bytes = bytes;
+            op.reduction = in.imm - 1;
+            if (x.checker) [[unlikely]] x.checker->copy_issued(x, op);
+        }
     });
 }
 bool exec_bulk_store(Exec& x, const Insn& in, uint32_t mask) {
@@ -200,13 +294,14 @@ bool exec_bulk_store(Exec& x, const Insn& in, uint32_t mask) {
         const uint32_t bytes = x.at<uint32_t>(in.slot[0])[lane];
         check_bulk(lane, bytes);
         const uint64_t dst = listed_address(x, in.list, lane);
-        const uint32_t src = shared_address(x, lane, listed_address(x, in.list + 4, lane), "source");
+        const uint32_t src = own_shared_address(x, lane, listed_address(x, in.list + 4, lane), "source");
         shared_at(x, lane, src, bytes, 16);
         if (bytes != 0) global_at(x, lane, dst, bytes, 16, true);
-        AsyncOp& op = queue_unordered(x, AsyncKind::kBulkStore, lane);
+        AsyncOp& op = queue_unordered(x, in.imm != 0 ? AsyncKind::kBulkReduce : AsyncKind::kBulkStore, lane);
         op.shared = src;
         op.global = dst;
         op.bytes = bytes;
+        op.reduction = in.imm - 1;
         op.grouped = true;
         op.group = x.warp->bulk_group[lane];
         if (x.checker) [[unlikely]] x.checker->copy_issued(x, op);
@@ -216,13 +311,128 @@ void encode_bulk(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
     const bool to_group = m.has("bulk_group");
     const size_t n = to_group ? 3 : 4;
     if (ir.operands.size() < n) d.fail("it has too few operands");
-    check_tail(d, m, ir, n);
-    if (m.has("multicast::cluster")) d.fail("multicast needs a cluster of several CTAs, which is not supported yet");
+    encode_tail(d, m, ir, out, n);
+    if (!to_group) encode_destination(d, m, out);
     out.slot[0] = d.source(ir.operands[2], 32);
     out.list = d.list_begin();
     d.list_memory(ir.operands[0]);
     d.list_memory(ir.operands[1]);
     if (!to_group) d.list_memory(ir.operands[3]);
+}
+// The operation and type of a reduction, checked against the manual's tables (9.7.9.25.4.2, 9.7.13.7).
+Reduction reduction_of(Decoder& d, const Match& m, bool to_shared) {
+    const std::string_view t = m.words.back();
+    Reduction r;
+    for (std::string_view word : m.words)
+        if (word != m.words[0] && atom_op_of(word) >= 0) r.op = static_cast<AtomOp>(atom_op_of(word));
+    r.type = t == "f32"    ? AtomType::kF32
+             : t == "f64"  ? AtomType::kF64
+             : t == "f16"  ? AtomType::kF16
+             : t == "bf16" ? AtomType::kBf16
+                           : AtomType::kInt;
+    r.bytes = t.ends_with("64") ? 8 : t.ends_with("16") ? 2 : 4;
+    r.is_signed = t[0] == 's';
+    r.flush = r.type == AtomType::kF32;
+    const bool bits = t == "b32" || t == "b64", half = t == "f16" || t == "bf16";
+    const bool logic = r.op == AtomOp::kAnd || r.op == AtomOp::kOr || r.op == AtomOp::kXor;
+    bool legal = false;
+    if (bits) legal = logic && (!to_shared || t == "b32");
+    else if (r.op == AtomOp::kInc || r.op == AtomOp::kDec) legal = t == "u32";
+    else if (r.op == AtomOp::kAdd) legal = to_shared ? t == "u32" || t == "s32" || t == "u64" : t != "s64";
+    else if (!logic) legal = to_shared ? t == "u32" || t == "s32" : t[0] == 'u' || t[0] == 's' || half;
+    if (!legal) d.fail("this operation does not exist for this type and destination");
+    if (half && m.has("noftz") != (r.op == AtomOp::kAdd)) d.fail(".add.noftz.f16 and .bf16, and only they, have .noftz");
+    return r;
+}
+void encode_bulk_reduce(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
+    encode_bulk(d, m, ir, out);
+    out.imm = encode_reduction(reduction_of(d, m, !m.has("bulk_group"))) + 1;
+}
+
+// ---- st.async, red.async ----
+
+// Lists: dst (4), mbarrier (4), values (list_count). slot 0: unused. aux: bytes of a value. imm: encode_reduction() or ~0.
+bool exec_async_shared(Exec& x, const Insn& in, uint32_t mask) {
+    const bool reduces = in.imm != ~0ull;
+    const char* name = reduces ? "red.async" : "st.async";
+    if (x.cta->cluster->ctas.size() == 1)
+        fault(RunStatus::kIllegalInstruction, -1, std::string(name) + " needs a cluster of more than one CTA");
+    return each_lane(mask, [&](int lane) {
+        const uint32_t bytes = in.aux * in.list_count;
+        const uint32_t dst = shared_address(x, lane, listed_address(x, in.list, lane), "destination");
+        const uint32_t barrier = shared_address(x, lane, listed_address(x, in.list + 4, lane), "mbarrier address");
+        if (dst >> kRankShift != barrier >> kRankShift) {
+            fault(RunStatus::kIllegalAddress, lane,
+                  std::string("the mbarrier of ") + name + " is in the CTA of rank " +
+                      std::to_string(barrier >> kRankShift) + ", the destination in that of rank " +
+                      std::to_string(dst >> kRankShift));
+        }
+        if (reduces && dst >> kRankShift == x.cta->rank)
+            fault(RunStatus::kIllegalAddress, lane, "the destination of red.async is in the executing CTA");
+        cluster_shared_at(x, lane, dst, bytes, bytes);
+        mbarrier_at(x, lane, barrier);
+        AsyncOp& op = queue_unordered(x, AsyncKind::kStoreAsync, lane);
+        op.shared = dst;
+        op.mbarrier = barrier;
+        op.bytes = bytes;
+        op.reduction = in.imm;
+        op.payload.resize(4);
+        uint8_t* to = reinterpret_cast<uint8_t*>(op.payload.data());
+        for (uint32_t i = 0; i < in.list_count; ++i) {
+            const uint32_t slot = x.lists[in.list + 8 + i];
+            const uint64_t v = in.aux == 8 ? x.at<uint64_t>(slot)[lane] : x.at<uint32_t>(slot)[lane];
+            std::memcpy(to + i * in.aux, &v, in.aux);
+        }
+    });
+}
+// The same to global memory: no mbarrier; it is complete when the CTA ends.
+bool exec_async_global(Exec& x, const Insn& in, uint32_t mask) {
+    return each_lane(mask, [&](int lane) {
+        const uint64_t dst = listed_address(x, in.list, lane);
+        global_at(x, lane, dst, in.aux, in.aux, true);
+        AsyncOp& op = queue_unordered(x, AsyncKind::kGlobalAsync, lane);
+        op.global = dst;
+        op.bytes = in.aux;
+        op.reduction = in.imm;
+        op.payload.resize(2);
+        const uint32_t slot = x.lists[in.list + 4];
+        const uint64_t v = in.aux == 8 ? x.at<uint64_t>(slot)[lane] : x.at<uint32_t>(slot)[lane];
+        std::memcpy(op.payload.data(), &v, in.aux);
+    });
+}
+void encode_async(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
+    const bool to_shared = m.has("mbarrier::complete_tx::bytes");
+    const bool reduces = m.words[0] == "red";
+    const std::string_view t = m.words.back();
+    if (ir.operands.size() != (to_shared ? 3u : 2u)) d.fail("it has another number of operands");
+    out.aux = t.ends_with("64") ? 8 : t.ends_with("16") ? 2 : t.ends_with("8") ? 1 : 4;
+    const uint32_t count = m.has("v2") ? 2 : m.has("v4") ? 4 : 1;
+    if (count * out.aux > 16) d.fail("a vector has at most 16 bytes");
+    std::vector<uint32_t> slots;
+    const auto source = [&](const Operand& o) {
+        int bits = static_cast<int>(out.aux) * 8;
+        const uint32_t slot = out.aux < 4 ? d.any_source(o, &bits) : d.source(o, bits);
+        if (out.aux < 4 && bits == 64) d.fail("a register of 64 bits cannot stand here");
+        slots.push_back(slot);
+    };
+    if (count == 1) {
+        source(ir.operands[1]);
+    } else {
+        if (ir.operands[1].kind != Operand::Kind::kVector || ir.operands[1].elements.size() != count)
+            d.fail("the vector has another number of elements");
+        for (const Operand& e : ir.operands[1].elements) source(e);
+    }
+    out.imm = ~0ull;
+    if (reduces && to_shared) {
+        out.imm = encode_reduction(reduction_of(d, m, true));
+    } else if (reduces) {
+        out.imm = encode_reduction({AtomOp::kAdd, AtomType::kInt, out.aux, t[0] == 's', false});
+    }
+    out.list = d.list_begin();
+    d.list_memory(ir.operands[0]);
+    if (to_shared) d.list_memory(ir.operands[2]);
+    for (uint32_t s : slots) d.list_add(s);
+    out.list_count = count;
 }
 
 // ---- groups ----
@@ -348,6 +558,33 @@ const Row kRows[] = {
     {"cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes", "*", exec_bulk_shared, "90",
      encode_bulk},
     {"cp.async.bulk.global.shared::cta.bulk_group." LIDX_HINT, "*", exec_bulk_store, "90", encode_bulk},
+    // cp.reduce.async.bulk.dst.src.completion{.cache_hint}.redOp{.noftz}.type [dst], [src], size{, [mbar]}
+    // {, cache-policy}  (9.7.9.25.4.2)
+    {"cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.(and|or|xor|add|inc|dec|min|max)."
+     "(b32|u32|s32|u64)",
+     "*", exec_bulk_shared, "90", encode_bulk_reduce},
+    {"cp.reduce.async.bulk.global.shared::cta.bulk_group." LIDX_HINT ".(and|or|xor|add|inc|dec|min|max).[noftz]."
+     "(f16|bf16|b32|u32|s32|b64|u64|s64|f32|f64)",
+     "*", exec_bulk_store, "90", encode_bulk_reduce},
+    // cp.reduce.async.bulk.tensor.dim.global.shared::cta.redOp{.tile}.bulk_group{.cache_hint} [map, {c}], [src]
+    // {, cache-policy}  (9.7.9.25.5.3)
+    {"cp.reduce.async.bulk.tensor." LIDX_DIM ".global.shared::cta.(add|min|max|inc|dec|and|or|xor).[tile].bulk_group."
+     LIDX_HINT,
+     "*", exec_tensor_store, "90", encode_tensor_store},
+    // st.async{.weak}{.cluster}{.shared::cluster}.completion{.vec}.type [a], b, [mbar];  st.async{.mmio}.release.scope
+    // {.global}.type [a], b  (9.7.9.12)
+    {"st.async.[weak].[cluster].[shared::cluster].mbarrier::complete_tx::bytes.[v2|v4].(b32|b64|u32|u64|s32|s64|f32|"
+     "f64)",
+     "*", exec_async_shared, "90", encode_async},
+    {"st.async.[mmio].release.(gpu|sys).[global].(b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64)", "*",
+     exec_async_global, "100", encode_async},
+    // red.async.relaxed.cluster{.shared::cluster}{.completion}.op.type [a], b, [mbar];  red.async{.mmio}.release.scope
+    // {.global}.add.type [a], b  (9.7.13.7)
+    {"red.async.relaxed.cluster.[shared::cluster].mbarrier::complete_tx::bytes.(inc|dec|min|max|and|or|xor|add)."
+     "(u32|s32|u64|b32)",
+     "*", exec_async_shared, "90", encode_async},
+    {"red.async.[mmio].release.(gpu|cluster|sys).[global].add.(u32|s32|u64|s64)", "*", exec_async_global, "100",
+     encode_async},
     // cp.async.bulk.prefetch.L2.global{.cache_hint} [src], size
     {"cp.async.bulk.prefetch.L2.global", "m s32", exec_nothing, "90"},
     {"cp.async.bulk.prefetch.L2.global.L2::cache_hint", "m s32 s64", exec_nothing, "90"},
@@ -356,6 +593,9 @@ const Row kRows[] = {
     {"cp.async.bulk.tensor." LIDX_DIM ".(shared::cta|shared::cluster).global.[tile].mbarrier::complete_tx::bytes.["
      "multicast::cluster].[cta_group::1]." LIDX_HINT,
      "*", exec_tensor_load, "90", encode_tensor_load},
+    {"cp.async.bulk.tensor." LIDX_DIM ".(shared::cta|shared::cluster).global.[tile].mbarrier::complete_tx::bytes.["
+     "multicast::cluster].cta_group::2." LIDX_HINT,
+     "*", exec_tensor_load, "100f", encode_tensor_load},
     // cp.async.bulk.tensor.dim.global.shared::cta{.tile}.bulk_group{.cache_hint} [map, {c}], [src]{, cache-policy}
     {"cp.async.bulk.tensor." LIDX_DIM ".global.shared::cta.[tile].bulk_group." LIDX_HINT, "*", exec_tensor_store, "90",
      encode_tensor_store},
@@ -377,7 +617,14 @@ void complete(Exec& x, AsyncOp& op) {
     if (x.definedness) x.definedness->copied(x, op);
     switch (op.kind) {
         case AsyncKind::kTensorLoad:
-        case AsyncKind::kTensorStore: {
+        case AsyncKind::kTensorStore:
+        case AsyncKind::kTensorReduce: {
+            TmaCombine combine;
+            if (op.kind == AsyncKind::kTensorReduce) {
+                combine = [r = decode_reduction(op.reduction)](uint8_t* to, const uint8_t* elements, uint32_t bytes) {
+                    reduce_elements(r, to, elements, bytes);
+                };
+            }
             TmaAccess access;
             access.read = [&](uint64_t address, uint64_t length) -> const uint8_t* {
                 return x.memory->find(address, length).bytes != 0 ? reinterpret_cast<const uint8_t*>(address) : nullptr;
@@ -391,7 +638,7 @@ void complete(Exec& x, AsyncOp& op) {
             const uint32_t at = op.shared - cta.shared_base;
             const std::string broken =
                 load ? tma_load(*op.map, op.coords, cta.shared.data(), cta.shared_bytes, at, access)
-                     : tma_store(*op.map, op.coords, cta.shared.data(), cta.shared_bytes, at, access);
+                     : tma_store(*op.map, op.coords, cta.shared.data(), cta.shared_bytes, at, access, combine);
             if (!broken.empty()) {
                 fault(broken.starts_with("global memory fault") ? RunStatus::kIllegalAddress
                       : broken.starts_with("shared address")    ? RunStatus::kMisaligned
@@ -412,6 +659,25 @@ void complete(Exec& x, AsyncOp& op) {
         case AsyncKind::kBulkSharedCopy:
             std::memmove(place(op.shared, op.bytes), place(op.source_bytes, op.bytes), op.bytes);
             mbarrier_complete_at(x, op, op.mbarrier, op.bytes);
+            break;
+        case AsyncKind::kBulkSharedReduce:
+            reduce_elements(decode_reduction(op.reduction), place(op.shared, op.bytes),
+                            place(op.source_bytes, op.bytes), op.bytes);
+            mbarrier_complete_at(x, op, op.mbarrier, op.bytes);
+            break;
+        case AsyncKind::kStoreAsync:
+        case AsyncKind::kGlobalAsync: {
+            const bool shared = op.kind == AsyncKind::kStoreAsync;
+            uint8_t* to = shared ? place(op.shared, op.bytes) : reinterpret_cast<uint8_t*>(op.global);
+            const uint8_t* values = reinterpret_cast<const uint8_t*>(op.payload.data());
+            if (op.reduction == ~0ull) std::memcpy(to, values, op.bytes);
+            else reduce_elements(decode_reduction(op.reduction), to, values, op.bytes);
+            if (shared) mbarrier_complete_at(x, op, op.mbarrier, op.bytes);
+            break;
+        }
+        case AsyncKind::kBulkReduce:
+            reduce_elements(decode_reduction(op.reduction), reinterpret_cast<uint8_t*>(op.global),
+                            place(op.shared, op.bytes), op.bytes);
             break;
         case AsyncKind::kBulkStore:
             std::memcpy(reinterpret_cast<void*>(op.global), place(op.shared, op.bytes), op.bytes);

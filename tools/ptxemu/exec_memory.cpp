@@ -7,9 +7,10 @@
 #include <cstdio>
 #include <mutex>
 
+#include "atomics.h"
 #include "checker.h"
-#include "isa.h"
 #include "half.h"
+#include "isa.h"
 #include "warp.h"
 
 namespace ptxemu {
@@ -141,6 +142,17 @@ uint32_t own_shared_address(Exec& x, int lane, uint64_t address, const char* wha
 uint64_t* mbarrier_at(Exec& x, int lane, uint64_t address) {
     const uint32_t a = shared_address(x, lane, address, "mbarrier address");
     return reinterpret_cast<uint64_t*>(cluster_shared_at(x, lane, a, 8, 8));
+}
+
+uint32_t cta_mask_at(Exec& x, int lane, uint32_t mask) {
+    mask &= 0xffff;
+    const uint32_t ctas = static_cast<uint32_t>(x.cta->cluster->ctas.size());
+    if (mask == 0) fault(RunStatus::kIllegalInstruction, lane, "the ctaMask names no CTA");
+    if (mask >> ctas != 0) {
+        fault(RunStatus::kIllegalInstruction, lane,
+              "ctaMask " + hex(mask) + " names a CTA outside the cluster of " + std::to_string(ctas));
+    }
+    return mask;
 }
 
 uint64_t lane_address(const Exec& x, const Insn& in, int i, int lane) {
@@ -511,8 +523,6 @@ void encode_store(Decoder& d, const Match& m, const Instruction& ir, Insn& out) 
 
 // ---- atomics ----
 
-enum class AtomOp : uint8_t { kAdd, kMin, kMax, kInc, kDec, kAnd, kOr, kXor, kExch, kCas };
-
 template <class T>
 T apply(AtomOp op, T old, T b, T c, bool is_signed) {
     using S = std::make_signed_t<T>;
@@ -532,8 +542,6 @@ T apply(AtomOp op, T old, T b, T c, bool is_signed) {
     }
     return old;
 }
-
-enum class AtomType : uint8_t { kInt, kF32, kF64, kF16, kBf16, kF16x2, kBf16x2 };
 
 float add_canonical(float a, float b) {
     const float r = a + b;
@@ -865,7 +873,41 @@ const Row kRows[] = {
     {"getctarank.u64", "r32 s64", exec_getctarank<uint64_t, true>, "90"},
 };
 
+template <class T>
+void reduce_as(const Reduction& r, uint8_t* target, const uint8_t* operand, uint32_t bytes) {
+    const auto flushed = [&r](T v) {
+        if constexpr (sizeof(T) == 4)
+            if (r.flush && (v & 0x7f800000u) == 0) return static_cast<T>(v & 0x80000000u);
+        return v;
+    };
+    for (uint32_t at = 0; at < bytes; at += sizeof(T)) {
+        T* place = reinterpret_cast<T*>(target + at);
+        T b;
+        std::memcpy(&b, operand + at, sizeof b);
+        T old = __atomic_load_n(place, __ATOMIC_SEQ_CST);
+        while (true) {
+            const T value = flushed(apply_any<T>(r.op, r.type, flushed(old), flushed(b), T(0), r.is_signed));
+            if (__atomic_compare_exchange_n(place, &old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) break;
+        }
+    }
+}
+
 }   // namespace
+
+int atom_op_of(std::string_view word) {
+    static constexpr std::string_view kWords[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"};
+    for (size_t i = 0; i < std::size(kWords); ++i)
+        if (word == kWords[i]) return static_cast<int>(i);
+    return -1;
+}
+
+void reduce_elements(const Reduction& r, uint8_t* target, const uint8_t* operand, uint32_t bytes) {
+    switch (r.bytes) {
+        case 2: return reduce_as<uint16_t>(r, target, operand, bytes);
+        case 4: return reduce_as<uint32_t>(r, target, operand, bytes);
+        default: return reduce_as<uint64_t>(r, target, operand, bytes);
+    }
+}
 
 std::span<const Row> rows_memory() { return kRows; }
 

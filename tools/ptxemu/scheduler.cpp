@@ -829,29 +829,49 @@ void Worker::report_endless_polls() {
     fault(RunStatus::kDeadlock, -1, what + text);
 }
 
+// Does an operation that this CTA issued still read or write memory of the CTA of this rank? Copies and arrivals that
+// nobody waits for any more do not count.
+bool in_use(const AsyncOp& op, const Cta& issuer, uint32_t rank) {
+    const bool own = issuer.rank == rank;
+    switch (op.kind) {
+        case AsyncKind::kCopy:
+        case AsyncKind::kCopyArrive:
+        case AsyncKind::kGlobalAsync: return false;
+        case AsyncKind::kTensorLoad:
+        case AsyncKind::kBulkLoad:
+        case AsyncKind::kStoreAsync: return op.shared >> kRankShift == rank || op.mbarrier >> kRankShift == rank;
+        case AsyncKind::kBulkSharedCopy:
+        case AsyncKind::kBulkSharedReduce: return own || op.shared >> kRankShift == rank;
+        case AsyncKind::kCommit: return !own && op.mbarrier >> kRankShift == rank;
+        case AsyncKind::kMma: return own || (op.cta_group == 2 && issuer.rank == (rank ^ 1));
+        default: return own;
+    }
+}
+
 void Worker::finish_cta(Cta& cta) {
-    exec.cta = &cta;
-    bool only_commits = true;
-    const AsyncOp* pending = nullptr;
-    for (size_t i = cta.tensor_head; i < cta.tensor_queue.size(); ++i) {
-        if (cta.tensor_queue[i].kind == AsyncKind::kCommit) continue;
-        only_commits = false;
-        pending = &cta.tensor_queue[i];
-    }
-    for (const auto& op : cta.unordered) {
-        if (op.kind == AsyncKind::kCopy || op.kind == AsyncKind::kCopyArrive) continue;
-        only_commits = false;
-        pending = &op;
-    }
-    exec.warp = nullptr;
-    if (!only_commits) {
+    for (auto& issuer : current->ctas) {
+        const AsyncOp* pending = nullptr;
+        for (size_t i = issuer->tensor_head; i < issuer->tensor_queue.size(); ++i)
+            if (in_use(issuer->tensor_queue[i], *issuer, cta.rank)) pending = &issuer->tensor_queue[i];
+        for (const auto& op : issuer->unordered)
+            if (in_use(op, *issuer, cta.rank)) pending = &op;
+        if (!pending) continue;
+        exec.cta = issuer.get();
+        exec.warp = nullptr;
         exec.pc = pending->pc;
         fault(RunStatus::kLaunchFailed, "exit-in-flight", -1,
-              "the CTA exits while this asynchronous operation is in flight");
+              (issuer.get() == &cta ? "the CTA" : "the CTA of rank " + std::to_string(cta.rank)) +
+                  std::string(" exits while this asynchronous operation is in flight"));
     }
-    // Copies and arrivals whose data nobody reads any more end with the CTA.
-    cta.unordered.clear();
-    cta.tensor_queue.clear();
+    exec.cta = &cta;
+    exec.warp = nullptr;
+    // What goes elsewhere stays in flight.
+    std::erase_if(cta.unordered, [](const AsyncOp& op) {
+        return op.kind == AsyncKind::kCopy || op.kind == AsyncKind::kCopyArrive;
+    });
+    cta.tensor_queue.erase(cta.tensor_queue.begin(), cta.tensor_queue.begin() + static_cast<long>(cta.tensor_head));
+    cta.tensor_head = 0;
+    std::erase_if(cta.tensor_queue, [&cta](const AsyncOp& op) { return op.mbarrier >> kRankShift == cta.rank; });
     if (cta.tmem && cta.tmem->allocated_columns() != 0) {
         fault(RunStatus::kLaunchFailed, "exit-tmem-held", -1,
               "the CTA exits with " + std::to_string(cta.tmem->allocated_columns()) +
@@ -953,7 +973,10 @@ Turn Worker::run_cluster() {
             cluster.current_warp = w + 1 < warps ? w + 1 : 0;
         if (cta.exited()) {
             finish_cta(cta);
-            if (--cluster.live_ctas == 0) return Turn::kEnded;
+            if (--cluster.live_ctas == 0) {
+                while (pending()) drain_async(true);   // stores to global memory
+                return Turn::kEnded;
+            }
         }
         drain_async(false);
         const bool happened = cluster.events() != before;

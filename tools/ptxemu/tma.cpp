@@ -218,7 +218,7 @@ std::string tma_load(const TensorMapArgs& map, const int32_t* coords, uint8_t* s
 }
 
 std::string tma_store(const TensorMapArgs& map, const int32_t* coords, const uint8_t* shared, uint32_t shared_bytes,
-                      uint32_t src, const TmaAccess& access) {
+                      uint32_t src, const TmaAccess& access, const TmaCombine& combine) {
     if (std::string why = check_copy(map, coords, shared_bytes, src); !why.empty()) return why;
     const uint32_t element_bytes = static_cast<uint32_t>(tensor_data_type_bytes(map.data_type));
     const uint32_t row_bytes = map.box[0] * element_bytes;
@@ -233,12 +233,14 @@ std::string tma_store(const TensorMapArgs& map, const int32_t* coords, const uin
         if (!row.inside || row.last <= row.first) return {};
         // The last 16 bytes of a row are written whole, even where the tensor ends inside them (H200).
         const uint32_t first_byte = row.first * element_bytes;
-        const uint32_t last_byte = std::min((row.last * element_bytes + 15) / 16 * 16, row_bytes);
+        uint32_t last_byte = row.last * element_bytes;
+        if (!combine) last_byte = std::min((last_byte + 15) / 16 * 16, row_bytes);
         const uint64_t bytes = last_byte - first_byte;
         uint8_t* global = access.write(row.address, bytes);
         if (global == nullptr) return fault("write", row.address, bytes);
         move_row<false>(map.swizzle, shared, row.shared_address, buffer, row_bytes);
-        std::memcpy(global, buffer + first_byte, bytes);
+        if (combine) combine(global, buffer + first_byte, static_cast<uint32_t>(bytes));
+        else std::memcpy(global, buffer + first_byte, bytes);
         return {};
     });
 }

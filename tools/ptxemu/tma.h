@@ -28,8 +28,11 @@ struct TmaAccess {
 // one that begins with "shared address" a misaligned one; an H200 traps the others as illegal instructions.
 std::string tma_load(const TensorMapArgs& map, const int32_t* coords, uint8_t* shared, uint32_t shared_bytes,
                      uint32_t dst, const TmaAccess& access);
+// combine: what happens to the elements of a row in global memory, given those of shared memory; null: they are
+// overwritten.
+using TmaCombine = std::function<void(uint8_t* global, const uint8_t* elements, uint32_t bytes)>;
 std::string tma_store(const TensorMapArgs& map, const int32_t* coords, const uint8_t* shared, uint32_t shared_bytes,
-                      uint32_t src, const TmaAccess& access);
+                      uint32_t src, const TmaAccess& access, const TmaCombine& combine = nullptr);
 
 // What a load (or store) of this box touches: ranges of shared memory and of global memory.
 void tma_footprint(const TensorMapArgs& map, const int32_t* coords, uint32_t shared_address,

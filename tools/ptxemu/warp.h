@@ -103,6 +103,9 @@ enum class AsyncKind : uint8_t {
     kBulkStore,
     kBulkReduce,
     kBulkSharedCopy,
+    kBulkSharedReduce,
+    kStoreAsync,    // st.async, red.async to shared memory
+    kGlobalAsync,   // the same to global memory
     kCopy,
     kCopyArrive,
     kMma,
@@ -133,6 +136,7 @@ struct AsyncOp {
     uint32_t shared = 0, mbarrier = 0, bytes = 0;
     uint64_t global = 0;
     uint32_t source_bytes = 0;
+    uint64_t reduction = 0;   // encode_reduction(); kStoreAsync, kGlobalAsync: ~0 for a store
     int32_t coords[5] = {};
     std::shared_ptr<TensorMapArgs> map;
     uint64_t descriptor_a = 0, descriptor_b = 0;
@@ -309,6 +313,8 @@ uint32_t shared_address(Exec& x, int lane, uint64_t address, const char* what);
 // The same, which must be of the executing CTA.
 uint32_t own_shared_address(Exec& x, int lane, uint64_t address, const char* what);
 uint64_t* mbarrier_at(Exec& x, int lane, uint64_t address);
+// The CTAs of the cluster that a ctaMask names; faults on a mask of none or of others.
+uint32_t cta_mask_at(Exec& x, int lane, uint32_t mask);
 // One lane's address operand: slot i of in plus in.imm.
 uint64_t lane_address(const Exec& x, const Insn& in, int i, int lane);
 // The same for instructions with several addresses: Decoder::list_memory's entry at lists[at].
