@@ -37,36 +37,134 @@ Tmem& tmem_of(Exec& x) {
     return *x.cta->tmem;
 }
 
-void check_columns(Exec& x, int lane, uint32_t column, uint32_t columns, const char* what) {
-    if (column + columns > Tmem::kColumns || !x.cta->tmem ||
-        !x.cta->tmem->is_allocated(static_cast<int>(column), static_cast<int>(columns))) {
-        fault(RunStatus::kIllegalAddress, lane,
-              std::string(what) + " touches Tensor Memory columns " + std::to_string(column) + ".." +
-                  std::to_string(column + columns - 1) + ", which are not all allocated");
+void check_columns(const Cta& cta, int lane, uint32_t column, uint32_t columns, const char* what) {
+    if (column + columns <= Tmem::kColumns && cta.tmem &&
+        cta.tmem->is_allocated(static_cast<int>(column), static_cast<int>(columns)))
+        return;
+    fault(RunStatus::kIllegalAddress, lane,
+          std::string(what) + " touches Tensor Memory columns " + std::to_string(column) + ".." +
+              std::to_string(column + columns - 1) + ", which are not all allocated" +
+              (cta.cluster->ctas.size() > 1 ? " in the CTA of rank " + std::to_string(cta.rank) : ""));
+}
+
+// .cta_group::2: the other CTA of the pair, whose rank differs in the last bit.
+Cta& peer_of(Exec& x, int lane) {
+    const auto& ctas = x.cta->cluster->ctas;
+    const uint32_t rank = x.cta->rank ^ 1;
+    if (rank >= ctas.size()) {
+        illegal(lane, "cta_group::2 in a cluster of " + std::to_string(ctas.size()) +
+                          (ctas.size() == 1 ? " CTA" : " CTAs") + ": the CTA of rank " + std::to_string(x.cta->rank) +
+                          " has no peer");
     }
+    if (ctas[rank]->exited())
+        illegal(lane, "cta_group::2 while the peer CTA, of rank " + std::to_string(rank) + ", has exited");
+    return *ctas[rank];
+}
+
+// In Insn::aux, bit 30: .cta_group::2. A kernel uses one group only (9.7.16.7).
+constexpr uint32_t kPairBit = 1u << 30;
+bool in_pair(Exec& x, const Insn& in) {
+    const bool pair = in.aux & kPairBit;
+    const uint8_t group = pair ? 2 : 1;
+    if (x.device->check && x.cta->cta_group != 0 && x.cta->cta_group != group)
+        warn(x, "mixed-cta-group", "the kernel uses both cta_group::1 and cta_group::2");
+    x.cta->cta_group = group;
+    return pair;
+}
+void encode_group(Decoder&, const Match& m, const Instruction&, Insn& out) {
+    if (m.has("cta_group::2")) out.aux |= kPairBit;
 }
 
 // ---- allocation ----
 
-// slot 0: where the address goes (shared), 1: columns.
-bool exec_alloc(Exec& x, const Insn& in, uint32_t mask) {
-    if (!converge(x, mask)) return false;
-    const int first = std::countr_zero(mask);
-    const uint32_t columns = uniform(x, in.slot[1], mask, "the number of columns");
-    const uint32_t dst = shared_address(x, first, lane_address(x, in, 0, first), "destination");
-    uint8_t* place = shared_at(x, first, dst, 4, 4);
-    Tmem& tmem = tmem_of(x);
+// -1: not available now.
+int allocate(Cta& cta, uint32_t columns) {
+    if (!cta.tmem) cta.tmem = std::make_unique<Tmem>();
+    Tmem& tmem = *cta.tmem;
     const int column = tmem.allocate(static_cast<int>(columns));
     if (column == -2) {
         illegal(-1, tmem.relinquished() ? "tcgen05.alloc after tcgen05.relinquish_alloc_permit"
                                         : "tcgen05.alloc of " + std::to_string(columns) +
                                               " columns: 32, 64, 128, 256 or 512 are legal");
     }
-    if (column == -1) return block(x, mask, Wait::kTmem);
+    if (column < 0) return column;
     // What the columns held before is anybody's guess.
-    const uint32_t poison = x.cta->adversarial ? static_cast<uint32_t>(x.cta->cluster->random.next()) : ~0u;
+    const uint32_t poison = cta.adversarial ? static_cast<uint32_t>(cta.cluster->random.next()) : ~0u;
     for (int l = 0; l < Tmem::kLanes; ++l) std::fill_n(tmem.lane(l) + column, columns, poison);
-    const uint32_t address = static_cast<uint32_t>(column);
+    return column;
+}
+void release(Cta& cta, uint32_t address, uint32_t columns) {
+    if (address >> 16 != 0) illegal(-1, "tcgen05.dealloc of address " + hex(address) + ": the lane is not 0");
+    if (!cta.tmem) cta.tmem = std::make_unique<Tmem>();
+    const std::string broken = cta.tmem->release(static_cast<int>(address), static_cast<int>(columns));
+    if (!broken.empty()) illegal(-1, broken);
+    ++cta.epoch;
+}
+
+// alloc and dealloc of .cta_group::2: a warp of either CTA posts its call; the second one carries out both, if the
+// columns are there. True: done, *address holds what this CTA was given.
+bool pair_call(Exec& x, PairCall call, uint32_t* address) {
+    Cta &own = *x.cta, &peer = peer_of(x, -1);
+    PairCall& mine = own.pair_call;
+    if (mine.state != PairCall::State::kNone && mine.warp != x.warp->index) return false;   // another warp's is pending
+    if (mine.state == PairCall::State::kNone) {
+        mine = call;
+        mine.state = PairCall::State::kPosted;
+        mine.warp = x.warp->index;
+    }
+    if (mine.state == PairCall::State::kPosted && peer.pair_call.state == PairCall::State::kPosted) {
+        PairCall& other = peer.pair_call;
+        if (other.allocates != mine.allocates || other.columns != mine.columns ||
+            (!mine.allocates && other.address != mine.address)) {
+            const auto text = [](const PairCall& c) {
+                return (c.allocates ? "tcgen05.alloc of " : "tcgen05.dealloc of ") + std::to_string(c.columns) +
+                       " columns" + (c.allocates ? "" : " at column " + std::to_string(c.address));
+            };
+            illegal(-1, text(mine) + " in the CTA of rank " + std::to_string(own.rank) + " meets " + text(other) +
+                            " in its peer");
+        }
+        if (mine.allocates) {
+            const int column = allocate(own, mine.columns);
+            if (column < 0) return false;
+            const int column_there = allocate(peer, mine.columns);
+            if (column_there < 0) {
+                release(own, static_cast<uint32_t>(column), mine.columns);
+                return false;
+            }
+            mine.address = static_cast<uint32_t>(column);
+            other.address = static_cast<uint32_t>(column_there);
+        } else {
+            release(own, mine.address, mine.columns);
+            release(peer, mine.address, mine.columns);
+        }
+        mine.state = other.state = PairCall::State::kDone;
+        ++peer.epoch;
+    }
+    if (mine.state != PairCall::State::kDone) return false;
+    *address = mine.address;
+    mine.state = PairCall::State::kNone;
+    ++own.epoch;
+    return true;
+}
+
+// slot 0: where the address goes (shared), 1: columns.
+bool exec_alloc(Exec& x, const Insn& in, uint32_t mask) {
+    if (!converge(x, mask)) return false;
+    const int first = std::countr_zero(mask);
+    const uint32_t columns = uniform(x, in.slot[1], mask, "the number of columns");
+    const uint32_t dst = own_shared_address(x, first, lane_address(x, in, 0, first), "destination");
+    uint8_t* place = shared_at(x, first, dst, 4, 4);
+    uint32_t address = 0;
+    if (in_pair(x, in)) {
+        PairCall call;
+        call.allocates = true;
+        call.columns = columns;
+        if (!pair_call(x, call, &address)) return block(x, mask, Wait::kTmem);
+    } else {
+        const int column = allocate(*x.cta, columns);
+        if (column == -1) return block(x, mask, Wait::kTmem);
+        address = static_cast<uint32_t>(column);
+    }
     std::memcpy(place, &address, 4);
     if (x.definedness) x.definedness->tmem_allocated(address, columns, dst - x.cta->shared_base);
     if (x.checker) [[unlikely]] x.checker->data_of(x, mask, dst, 4, true);
@@ -77,15 +175,21 @@ bool exec_dealloc(Exec& x, const Insn& in, uint32_t mask) {
     if (!converge(x, mask)) return false;
     const uint32_t address = uniform(x, in.slot[0], mask, "the address"),
                    columns = uniform(x, in.slot[1], mask, "the number of columns");
-    if (address >> 16 != 0) illegal(-1, "tcgen05.dealloc of address " + hex(address) + ": the lane is not 0");
-    const std::string broken = tmem_of(x).release(static_cast<int>(address), static_cast<int>(columns));
-    if (!broken.empty()) illegal(-1, broken);
+    if (in_pair(x, in)) {
+        PairCall call;
+        call.address = address;
+        call.columns = columns;
+        uint32_t ignored = 0;
+        if (!pair_call(x, call, &ignored)) return block(x, mask, Wait::kTmem);
+    } else {
+        release(*x.cta, address, columns);
+    }
     if (x.checker) [[unlikely]] x.checker->deallocated(x, address, columns);
-    ++x.cta->epoch;
     return true;
 }
-bool exec_relinquish(Exec& x, const Insn&, uint32_t mask) {
+bool exec_relinquish(Exec& x, const Insn& in, uint32_t mask) {
     if (!converge(x, mask)) return false;
+    in_pair(x, in);
     tmem_of(x).relinquish();
     return true;
 }
@@ -133,7 +237,7 @@ Window window_of(Exec& x, uint32_t address, const Access& a, const char* what) {
         if (c > last) last = c;
     }
     const uint32_t columns = static_cast<uint32_t>(last + 1) * (a.packed ? 2 : 1);
-    check_columns(x, -1, column, columns, what);
+    check_columns(*x.cta, -1, column, columns, what);
     return {static_cast<int>(x.warp->index % 4) * 32 + within, column};
 }
 
@@ -294,18 +398,22 @@ bool exec_tmem_fence(Exec& x, const Insn& in, uint32_t mask) {
 
 // ---- mma, commit ----
 
+// Columns of D in each CTA: layout B (M = 128, .cta_group::2) keeps the halves of a row in different lanes.
+int accumulator_columns(const InstrDescriptor& d, int group) { return group == 2 && d.m == 128 ? d.n / 2 : d.n; }
+
 // Lists: d (4 words), A's address in Tensor Memory (4; unless it is a descriptor). slot: 0 descriptor of A, 1 of B, 2
 // instruction descriptor, 3 enable-input-d. list_count: mask registers behind the addresses. aux: MmaKind | A in Tensor
 // Memory << 8 | scale-input-d << 16.
 bool exec_tensor_mma(Exec& x, const Insn& in, uint32_t mask) {
     const uint32_t enable = x.predicate(in, 3);
+    const int group = in_pair(x, in) ? 2 : 1;
     for (int lane = 0; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
         const auto kind = static_cast<MmaKind>(in.aux & 0xff);
         const bool a_in_tmem = in.aux >> 8 & 1;
         const uint32_t bits = x.at<uint32_t>(in.slot[2])[lane];
         InstrDescriptor desc;
-        std::string broken = decode_instr_descriptor(bits, kind, 1, &desc);
+        std::string broken = decode_instr_descriptor(bits, kind, group, &desc);
         if (!broken.empty()) illegal(lane, "instruction descriptor " + hex(bits) + ": " + broken);
         SmemDescriptor smem;
         const uint64_t b = x.at<uint64_t>(in.slot[1])[lane];
@@ -318,8 +426,11 @@ bool exec_tensor_mma(Exec& x, const Insn& in, uint32_t mask) {
             if (!broken.empty()) illegal(lane, "descriptor of A " + hex(a) + ": " + broken);
         }
         const uint32_t d = static_cast<uint32_t>(listed_address(x, in.list, lane));
-        check_columns(x, lane, d & 0xffff, static_cast<uint32_t>(desc.n), "the accumulator");
+        const uint32_t d_columns = static_cast<uint32_t>(accumulator_columns(desc, group));
+        check_columns(*x.cta, lane, d & 0xffff, d_columns, "the accumulator");
+        if (group == 2) check_columns(peer_of(x, lane), lane, d & 0xffff, d_columns, "the accumulator");
         AsyncOp& op = queue_tensor(x, AsyncKind::kMma, lane);
+        op.cta_group = static_cast<uint32_t>(group);
         op.tmem = d;
         op.descriptor_a = a;
         op.descriptor_b = b;
@@ -328,7 +439,7 @@ bool exec_tensor_mma(Exec& x, const Insn& in, uint32_t mask) {
         op.mma_kind = in.aux & 0xff;
         op.a_in_tmem = a_in_tmem;
         if (a_in_tmem) op.tmem_a = static_cast<uint32_t>(listed_address(x, in.list + 4, lane));
-        op.scale_d = in.aux >> 16;
+        op.scale_d = in.aux >> 16 & 15;
         const uint32_t at = in.list + (a_in_tmem ? 8 : 4);
         for (uint32_t i = 0; i < in.list_count; ++i) op.disable[i] = x.at<uint32_t>(x.lists[at + i])[lane];
         if (x.checker) [[unlikely]] x.checker->mma_issued(x, op);
@@ -336,7 +447,7 @@ bool exec_tensor_mma(Exec& x, const Insn& in, uint32_t mask) {
     return true;
 }
 void encode_mma(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
-    if (m.has("cta_group::2")) d.fail("cta_group::2 is not supported yet");
+    const bool pair = m.has("cta_group::2");
     const size_t n = ir.operands.size();
     if (n < 5) d.fail("it has too few operands");
     const bool a_in_tmem = ir.operands[1].kind == Operand::Kind::kMemory;
@@ -349,7 +460,8 @@ void encode_mma(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
     size_t at = 4;
     if (ir.operands[at].kind == Operand::Kind::kVector && !ir.operands[at].has_pair) {
         const auto& masks = ir.operands[at].elements;
-        if (masks.size() != 4) d.fail("disable-output-lane of cta_group::1 has 4 registers");
+        if (masks.size() != (pair ? 8u : 4u))
+            d.fail("disable-output-lane has 4 registers, of cta_group::2 it has 8");
         std::vector<uint32_t> slots;
         for (const auto& e : masks) slots.push_back(d.source(e, 32));
         for (uint32_t s : slots) d.list_add(s);
@@ -365,28 +477,37 @@ void encode_mma(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
         if (kind > 1 || scale > 15) d.fail("scale-input-d is 0..15 and exists for kind::f16 and kind::tf32");
     }
     if (at != n) d.fail("it has too many operands");
-    out.aux = static_cast<uint32_t>(kind) | (a_in_tmem ? 1u << 8 : 0) | static_cast<uint32_t>(scale) << 16;
+    out.aux = static_cast<uint32_t>(kind) | (a_in_tmem ? 1u << 8 : 0) | static_cast<uint32_t>(scale) << 16 |
+              (pair ? kPairBit : 0);
 }
 
+// slot 0: mbarrier, 1: ctaMask. A multicast signals the same place in each CTA.
 bool exec_commit(Exec& x, const Insn& in, uint32_t mask) {
+    if (in_pair(x, in)) peer_of(x, -1);
     for (int lane = 0; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
         const uint32_t barrier = shared_address(x, lane, lane_address(x, in, 0, lane), "mbarrier address");
-        mbarrier_at(x, lane, barrier);
-        AsyncOp& op = queue_tensor(x, AsyncKind::kCommit, lane);
-        op.mbarrier = barrier;
-        if (x.checker) [[unlikely]] x.checker->commit_issued(x, op);
+        uint32_t ctas = 0;
+        if (in.aux & 1) ctas = cta_mask_at(x, lane, x.at<uint32_t>(in.slot[1])[lane]);
+        else ctas = 1u << cta_of(x, lane, barrier).rank;
+        constexpr uint32_t kOffsetMask = (1u << kRankShift) - 1;
+        for (uint32_t rank = 0; ctas >> rank != 0; ++rank) {
+            if (!(ctas >> rank & 1)) continue;
+            const uint32_t to = rank << kRankShift | (barrier & kOffsetMask);
+            mbarrier_at(x, lane, to);
+            AsyncOp& op = queue_tensor(x, AsyncKind::kCommit, lane);
+            op.mbarrier = to;
+            if (x.checker) [[unlikely]] x.checker->commit_issued(x, op);
+        }
     }
     return true;
 }
 void encode_commit(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
-    if (m.has("cta_group::2")) d.fail("cta_group::2 is not supported yet");
-    if (m.has("multicast::cluster")) d.fail("multicast needs a cluster of several CTAs, which is not supported yet");
-    if (ir.operands.size() != 1) d.fail("it has another number of operands");
+    const bool multicast = m.has("multicast::cluster");
+    if (ir.operands.size() != (multicast ? 2u : 1u)) d.fail("it has another number of operands");
     d.address(ir.operands[0], out, 0);
-}
-void refuse_pairs(Decoder& d, const Match& m, const Instruction&, Insn&) {
-    if (m.has("cta_group::2")) d.fail("cta_group::2 is not supported yet");
+    if (multicast) out.slot[1] = d.source(ir.operands[1], 16);
+    out.aux = (multicast ? 1 : 0) | (m.has("cta_group::2") ? kPairBit : 0);
 }
 
 // ---- the MMA itself ----
@@ -394,19 +515,37 @@ void refuse_pairs(Decoder& d, const Match& m, const Instruction&, Insn&) {
 int element_bytes(MmaKind kind) { return kind == MmaKind::kF16 ? 2 : kind == MmaKind::kTf32 ? 4 : 1; }
 bool eight_bits(Format f) { return f == Format::kE4m3 || f == Format::kE5m2; }
 
-// Codes [rows][32 bytes] of an operand.
-std::vector<uint8_t> gather(Exec& x, const AsyncOp& op, uint64_t bits, int rows, bool mn_major, const char* name) {
+// Appends rows of 32 bytes of an operand in one CTA's shared memory.
+void gather(const Cta& cta, const AsyncOp& op, uint64_t bits, int rows, bool mn_major, const char* name,
+            std::vector<uint8_t>& codes) {
     SmemDescriptor smem;
     decode_smem_descriptor(bits, true, &smem);
-    std::vector<uint8_t> codes(static_cast<size_t>(rows) * 32);
-    if (mn_major && element_bytes(static_cast<MmaKind>(op.mma_kind)) != 1) {
-        illegal(op.lane, std::string("an MN-major operand ") + name + " of this kind is not supported yet");
+    const size_t begin = codes.size();
+    codes.resize(begin + static_cast<size_t>(rows) * 32);
+    uint8_t* out = codes.data() + begin;
+    const uint8_t* shared = cta.shared.data();
+    const int bytes = element_bytes(static_cast<MmaKind>(op.mma_kind));
+    std::string broken;
+    if (!mn_major) {
+        broken = gather_operand(smem, shared, cta.shared_bytes, rows, 32, out);
+    } else if (bytes == 1) {
+        broken = gather_operand_mn(smem, shared, cta.shared_bytes, rows, 32, out);
+    } else if (bytes == 4 || smem.atom_32b) {
+        illegal(op.lane, std::string("an MN-major operand ") + name + " of this kind or swizzle is not supported yet");
+    } else {
+        for (int row = 0; row < rows && broken.empty(); ++row) {
+            for (int k = 0; k < 32 / bytes; ++k) {
+                const uint32_t address = mn_major_address(smem, bytes, row, k);
+                if (address + static_cast<uint32_t>(bytes) > cta.shared_bytes) {
+                    broken = "matrix operand reaches shared address " + hex(address) + ", beyond the " +
+                             std::to_string(cta.shared_bytes) + " bytes of shared memory";
+                    break;
+                }
+                std::memcpy(out + row * 32 + k * bytes, shared + address, static_cast<size_t>(bytes));
+            }
+        }
     }
-    const uint8_t* shared = x.cta->shared.data();
-    const std::string broken = mn_major ? gather_operand_mn(smem, shared, x.cta->shared_bytes, rows, 32, codes.data())
-                                        : gather_operand(smem, shared, x.cta->shared_bytes, rows, 32, codes.data());
     if (!broken.empty()) fault(RunStatus::kIllegalAddress, op.lane, std::string("operand ") + name + ": " + broken);
-    return codes;
 }
 
 std::vector<uint32_t> expand(const std::vector<uint8_t>& codes, int bytes) {
@@ -430,36 +569,46 @@ uint32_t sign_bit(Format f) {
     }
 }
 
+// With .cta_group::2 the CTA of even rank holds the first half of A's and B's rows, its peer the second, both where
+// the same descriptors point to; each has its rows of D.
 void multiply(Exec& x, const AsyncOp& op) {
     const auto kind = static_cast<MmaKind>(op.mma_kind);
+    const int group = static_cast<int>(op.cta_group);
+    Cta* ctas[2] = {x.cta, x.cta};
+    if (group == 2) ctas[x.cta->rank & 1 ? 0 : 1] = &peer_of(x, op.lane);
     InstrDescriptor desc;
-    decode_instr_descriptor(op.instr_descriptor, kind, 1, &desc);
+    decode_instr_descriptor(op.instr_descriptor, kind, group, &desc);
     const bool integer = kind == MmaKind::kI8;
     if (kind == MmaKind::kF8f6f4 && (!eight_bits(desc.a) || !eight_bits(desc.b))) {
         illegal(op.lane, "6-bit and 4-bit operands of kind::f8f6f4 are not supported yet");
     }
     const uint32_t column = op.tmem & 0xffff, start_lane = op.tmem >> 16;
-    check_columns(x, op.lane, column, static_cast<uint32_t>(desc.n), "the accumulator");
-    if (start_lane != 0 && !(desc.m == 64 && start_lane == 16))
+    if (start_lane != 0 && !(group == 1 && desc.m == 64 && start_lane == 16))
         illegal(op.lane, "the accumulator starts at lane " + std::to_string(start_lane));
-    Tmem& tmem = *x.cta->tmem;
-
-    std::vector<uint8_t> a;
-    if (op.a_in_tmem) {
-        // Row m is lane m of D's layout; 32 bytes of K are 8 columns.
-        const uint32_t a_column = op.tmem_a & 0xffff;
-        check_columns(x, op.lane, a_column, 8, "operand A");
-        if (desc.transpose_a) illegal(op.lane, "operand A in Tensor Memory is K-major");
-        a.resize(static_cast<size_t>(desc.m) * 32);
-        for (int m = 0; m < desc.m; ++m) {
-            int lane, c;
-            tmem_d_cell(desc.m, 1, m, 0, desc.n, &lane, &c);
-            std::memcpy(a.data() + m * 32, tmem.lane(lane + static_cast<int>(op.tmem_a >> 16)) + a_column, 32);
+    std::vector<uint8_t> a, b;
+    for (int part = 0; part < group; ++part) {
+        Cta& cta = *ctas[part];
+        check_columns(cta, op.lane, column, static_cast<uint32_t>(accumulator_columns(desc, group)), "the accumulator");
+        if (op.a_in_tmem) {
+            // Row m is lane m of D's layout; 32 bytes of K are 8 columns.
+            const uint32_t a_column = op.tmem_a & 0xffff;
+            check_columns(cta, op.lane, a_column, 8, "operand A");
+            if (desc.transpose_a) illegal(op.lane, "operand A in Tensor Memory is K-major");
+            if (group == 2 && desc.m == 128)
+                illegal(op.lane, "operand A in Tensor Memory with M = 128 and cta_group::2 is not supported yet");
+            const int rows = desc.m / group;
+            for (int m = 0; m < rows; ++m) {
+                int lane, c;
+                tmem_d_cell(rows, 1, m, 0, desc.n, &lane, &c);
+                const uint32_t* cells = cta.tmem->lane(lane + static_cast<int>(op.tmem_a >> 16)) + a_column;
+                const auto* bytes = reinterpret_cast<const uint8_t*>(cells);
+                a.insert(a.end(), bytes, bytes + 32);
+            }
+        } else {
+            gather(cta, op, op.descriptor_a, desc.m / group, desc.transpose_a, "A", a);
         }
-    } else {
-        a = gather(x, op, op.descriptor_a, desc.m, desc.transpose_a, "A");
+        gather(cta, op, op.descriptor_b, desc.n / group, desc.transpose_b, "B", b);
     }
-    std::vector<uint8_t> b = gather(x, op, op.descriptor_b, desc.n, desc.transpose_b, "B");
     ++x.mma_operations;
 
     bool all_lanes = true;
@@ -469,14 +618,17 @@ void multiply(Exec& x, const AsyncOp& op) {
             for (auto& v : a) v ^= 0x80;
         if (desc.negate_b)
             for (auto& v : b) v ^= 0x80;
-        // Consecutive rows of D lie in consecutive lanes: all of them, or 16 at a time.
-        const int block = desc.m == 64 ? 16 : desc.m;
-        for (int m = 0; m < desc.m; m += block) {
-            int lane, c;
-            tmem_d_cell(desc.m, 1, m, 0, desc.n, &lane, &c);
-            mma_fp8_k32(desc.a, desc.b, a.data() + m * 32, b.data(), block, desc.n,
-                        tmem.lane(lane + static_cast<int>(start_lane)) + column, Tmem::kColumns, op.accumulate,
-                        kSm100Rule);
+        // Rows of D that lie in consecutive lanes, and columns that do in consecutive cells.
+        const int rows = group == 1 ? (desc.m == 64 ? 16 : desc.m) : desc.m / 2;
+        const int columns = accumulator_columns(desc, group);
+        for (int m = 0; m < desc.m; m += rows) {
+            for (int n = 0; n < desc.n; n += columns) {
+                int lane, c;
+                const int part = tmem_d_cell(desc.m, group, m, n, desc.n, &lane, &c);
+                mma_fp8_k32(desc.a, desc.b, a.data() + m * 32, b.data() + n * 32, rows, columns,
+                            ctas[part]->tmem->lane(lane + static_cast<int>(start_lane)) + column + c, Tmem::kColumns,
+                            op.accumulate, kSm100Rule);
+            }
         }
         return;
     }
@@ -489,10 +641,10 @@ void multiply(Exec& x, const AsyncOp& op) {
     for (int m = 0; m < desc.m; ++m) {
         for (int n = 0; n < desc.n; ++n) {
             int lane, c;
-            tmem_d_cell(desc.m, 1, m, n, desc.n, &lane, &c);
+            const int part = tmem_d_cell(desc.m, group, m, n, desc.n, &lane, &c);
             lane += static_cast<int>(start_lane);
-            if (op.disable[lane / 32] >> (lane % 32) & 1) continue;
-            uint32_t& cell = tmem.lane(lane)[column + static_cast<uint32_t>(c)];
+            if (op.disable[part * 4 + lane / 32] >> (lane % 32) & 1) continue;
+            uint32_t& cell = ctas[part]->tmem->lane(lane)[column + static_cast<uint32_t>(c)];
             const uint32_t *pa = ea.data() + m * k, *pb = eb.data() + n * k;
             if (integer) {
                 cell = static_cast<uint32_t>(
@@ -508,6 +660,7 @@ void multiply(Exec& x, const AsyncOp& op) {
             }
         }
     }
+    if (group == 2) ++ctas[x.cta->rank & 1 ? 0 : 1]->epoch;
 }
 
 #define LIDX_GROUP "(cta_group::1|cta_group::2)"
@@ -516,9 +669,9 @@ void multiply(Exec& x, const AsyncOp& op) {
 const Row kRows[] = {
     // tcgen05.alloc.cta_group.sync.aligned{.shared::cta}.b32 [dst], nCols;  dealloc taddr, nCols;
     // relinquish_alloc_permit  (9.7.16.7)
-    {"tcgen05.alloc." LIDX_GROUP ".sync.aligned.[shared::cta].b32", "m s32", exec_alloc, "100f", refuse_pairs},
-    {"tcgen05.dealloc." LIDX_GROUP ".sync.aligned.b32", "s32 s32", exec_dealloc, "100f", refuse_pairs},
-    {"tcgen05.relinquish_alloc_permit." LIDX_GROUP ".sync.aligned", "-", exec_relinquish, "100f", refuse_pairs},
+    {"tcgen05.alloc." LIDX_GROUP ".sync.aligned.[shared::cta].b32", "m s32", exec_alloc, "100f", encode_group},
+    {"tcgen05.dealloc." LIDX_GROUP ".sync.aligned.b32", "s32 s32", exec_dealloc, "100f", encode_group},
+    {"tcgen05.relinquish_alloc_permit." LIDX_GROUP ".sync.aligned", "-", exec_relinquish, "100f", encode_group},
     // tcgen05.ld.sync.aligned.shape.num{.pack::16b}.b32 r, [taddr]{, immHalfSplitoff};  st [taddr]{, immHalfSplitoff},
     // r  (9.7.16.8)
     {"tcgen05.ld.sync.aligned.(16x64b|16x128b|16x256b|32x32b|16x32bx2).(x1|x2|x4|x8|x16|x32|x64|x128).[pack::16b].b32",

@@ -475,7 +475,8 @@ void Worker::start_cta(Cta& cta) {
     cta.live_warps = warps;
     cta.barriers = {};
     cta.tmem.reset();
-    cta.tmem_allocated_columns = 0;
+    cta.pair_call = {};
+    cta.cta_group = 0;
     cta.unordered.clear();
     cta.tensor_queue.clear();
     cta.tensor_head = 0;
@@ -771,7 +772,9 @@ std::string waits_text(const Fragment& f, const Cta& cta) {
                    std::to_string(s.tx) + ")";
         }
         case Wait::kAsync: return " for its asynchronous operations";
-        case Wait::kTmem: return " for Tensor Memory columns";
+        case Wait::kTmem:
+            return cta.pair_call.state == PairCall::State::kPosted ? " for Tensor Memory columns, or the peer CTA's call"
+                                                                   : " for Tensor Memory columns";
         case Wait::kNone: break;
     }
     return " (spins)";

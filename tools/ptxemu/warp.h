@@ -158,6 +158,14 @@ struct NamedBarrier {
     uint64_t generation = 0;
 };
 
+// A call of tcgen05.alloc or dealloc with .cta_group::2 that waits for the same one in the peer CTA.
+struct PairCall {
+    enum class State : uint8_t { kNone, kPosted, kDone };
+    State state = State::kNone;
+    bool allocates = false;
+    uint32_t columns = 0, address = 0, warp = 0;
+};
+
 struct Worker;
 struct Cluster;
 class Definedness;
@@ -181,7 +189,8 @@ struct Cta {
     uint32_t threads = 0, live_threads = 0, live_warps = 0;
     std::array<NamedBarrier, 16> barriers;
     std::unique_ptr<Tmem> tmem;
-    uint32_t tmem_allocated_columns = 0;
+    PairCall pair_call;
+    uint8_t cta_group = 0;   // of the tcgen05 instructions so far
     std::vector<AsyncOp> unordered;      // any order
     std::vector<AsyncOp> tensor_queue;   // tcgen05 mma, cp and commit: in issue order
     size_t tensor_head = 0;
