@@ -331,7 +331,7 @@ class File:
             results.append(r if isinstance(r, tuple) else (r,))
         self.case(body, ins, [(t, [r[i] for r in results]) for i, t in enumerate(outs)], source, name)
 
-    def program(self, name, source, lines, body, registers='', block=32, shared=0):
+    def program(self, name, source, lines, body, registers='', block=32, shared=0, cluster=1):
         """A kernel written out: lines are its parameters' comments, p0, p1 .. its parameters (64 bits, or maps)."""
         assert name not in self.names, name
         self.names.add(name)
@@ -341,6 +341,8 @@ class File:
             text.append('// block: %d' % block)
         if shared:
             text.append('// shared: %d' % shared)
+        if cluster > 1:
+            text += ['// grid: %d' % cluster, '// cluster: %d' % cluster]
         parameters = []
         for line in lines:
             if line.split()[0] in ('in', 'out'):

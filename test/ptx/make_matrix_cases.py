@@ -656,6 +656,171 @@ mad.wide.u32 %l11, %r0, 4, %l1;
     add('i8', 's8', 'u8', 's32', 128, 16, 2, 64, file=integers)
 
 
+MEET = 'barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n'
+
+
+def pair_part(m_size, n_size, cta, lane, column):
+    """Row and column of D in a cell of a CTA of a pair: layouts A (M = 256) and B (M = 128)."""
+    if m_size == 256:
+        return 128 * cta + lane, column
+    return 64 * cta + lane % 64, column + (n_size // 2 if lane >= 64 else 0)
+
+
+def tcgen05_pair(f, integers):
+    """Two CTAs; each holds half of the rows of A and of B. The one of rank `issuer` multiplies."""
+
+    def add(kind, ta, tb, dt, m, n, steps, span, issuer=0, a_in_tmem=False, lanes_off=None, file=f):
+        k = 256 // BITS[ta]
+        span_bytes = span or 32 * steps
+        a, a_bytes = matrix_rows(ta, m, k * steps)
+        b, b_bytes = matrix_rows(tb, n, k * steps)
+        images = []
+        for cta in range(2):
+            part, lbo, sbo = operand_image(a_bytes[cta * m // 2 : (cta + 1) * m // 2], span_bytes, span, 0)
+            part += bytes(-len(part) % 1024)
+            offset_b = len(part)
+            images.append(words(part + operand_image(b_bytes[cta * n // 2 : (cta + 1) * n // 2], span_bytes, span, 0)[0]))
+        d = []
+        for i in range(m):
+            line = []
+            for j in range(n):
+                c = None
+                for s in range(steps):
+                    c = element(ta, a[i][s * k : s * k + k], b[j][s * k : s * k + k], ta, tb, c, dt, 25, 23)
+                line.append(c)
+            d.append(line)
+        d_columns = n if m == 256 else n // 2
+        out = []
+        for cta in range(2):
+            for j in range(d_columns):
+                for t in range(128):
+                    row, column = pair_part(m, n, cta, t, j)
+                    off = lanes_off is not None and lanes_off[4 * cta + t // 32] >> (t % 32) & 1
+                    out.append(0x01234567 if off else d[row][column])
+        types = {
+            'f16': {'f16': 0, 'bf16': 1},
+            'tf32': {'tf32': 2},
+            'f8f6f4': {'e4m3': 0, 'e5m2': 1},
+            'i8': {'u8': 0, 's8': 1},
+        }[kind]
+        instruction = {'f16': 0, 'f32': 1, 's32': 2}[dt] << 4 | types[ta] << 7 | types[tb] << 10
+        instruction |= (n >> 3) << 17 | (m >> 4) << 24
+        constant = {0: 0, 128: 2, 64: 4, 32: 6}[span] << 61 | 1 << 46 | (sbo >> 4) << 32 | (lbo >> 4) << 16
+        columns = tensor_columns(d_columns + (8 * steps if a_in_tmem else 0))
+        image_bytes = 4 * len(images[0])
+        out_bytes = 512 * d_columns
+        body = 'mov.u32 %r50, %cluster_ctarank;\n'
+        body += COPY_IN.replace(
+            'mov.u32 %%r0, %%tid.x;',
+            'mad.wide.u32 %%%%l0, %%%%r50, %d, %%%%l0;\nmad.wide.u32 %%%%l1, %%%%r50, %d, %%%%l1;\nmov.u32 %%%%r0, %%%%tid.x;'
+            % (image_bytes, out_bytes),
+        ) % len(images[0])
+        body += MEET + alloc(columns).replace('cta_group::1', 'cta_group::2')
+        body += """
+mov.b32 %r30, 0x01234567;
+shr.u32 %r31, %r0, 5;
+shl.b32 %r31, %r31, 21;
+add.u32 %r31, %r31, %r20;
+"""
+        for j in range(d_columns):
+            body += 'add.u32 %%r32, %%r31, %d;\ntcgen05.st.sync.aligned.32x32b.x1.b32 [%%r32], {%%r30};\n' % j
+        if a_in_tmem:
+            assert m == 256 and not span
+            for s in range(steps):
+                for w in range(8):
+                    body += """
+shr.u32 %%r33, %%r0, 3;
+mul.lo.u32 %%r33, %%r33, %d;
+and.b32 %%r34, %%r0, 7;
+shl.b32 %%r34, %%r34, 4;
+add.u32 %%r33, %%r33, %%r34;
+add.u32 %%r33, %%r33, %%r10;
+ld.shared.b32 %%r35, [%%r33+%d];
+add.u32 %%r32, %%r31, %d;
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%%r32], {%%r35};
+""" % (sbo, (32 * s + 4 * w) // 16 * 128 + 4 * w % 16, d_columns + 8 * s + w)
+        body += """
+tcgen05.wait::st.sync.aligned;
+tcgen05.fence::before_thread_sync;
+MEET
+tcgen05.fence::after_thread_sync;
+and.b32 %%r51, %%r10, 0x3ffff;
+cvt.u64.u32 %%l5, %%r51;
+shr.u64 %%l6, %%l5, 4;
+or.b64 %%l7, %%l6, 0x%x;
+add.u64 %%l8, %%l7, %d;
+setp.ne.u32 %%p4, %%r0, 0;
+@%%p4 bra ISSUED;
+setp.ne.u32 %%p4, %%r50, %d;
+@%%p4 bra ISSUED;
+""".replace('MEET\n', MEET) % (constant, offset_b >> 4, issuer)
+        for s in range(steps):
+            step = (32 * s if span else 2 * s * 128) >> 4
+            body += 'add.u64 %%l9, %%l7, %d;\nadd.u64 %%l10, %%l8, %d;\n' % (step, step)
+            body += 'setp.ne.u32 %%p5, %d, 0;\nadd.u32 %%r36, %%r20, %d;\n' % (s, d_columns + 8 * s)
+            off = '' if lanes_off is None else ', {%s}' % ', '.join('%%r%d' % (40 + i) for i in range(8))
+            if lanes_off is not None:
+                body += ''.join('mov.b32 %%r%d, 0x%x;\n' % (40 + i, v) for i, v in enumerate(lanes_off))
+            body += 'tcgen05.mma.cta_group::2.kind::%s [%%r20], %s, %%l10, 0x%x%s, %%p5;\n' % (
+                kind,
+                '[%r36]' if a_in_tmem else '%l9',
+                instruction,
+                off,
+            )
+        body += """
+mov.u32 %r22, bar;
+mov.b16 %h0, 3;
+tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r22], %h0;
+ISSUED:
+mov.u32 %r22, bar;
+WAIT:
+mbarrier.try_wait.parity.shared::cta.b64 %p6, [%r22], 0;
+@!%p6 bra WAIT;
+bar.warp.sync -1;
+tcgen05.fence::after_thread_sync;
+mad.wide.u32 %l11, %r0, 4, %l1;
+"""
+        for j in range(d_columns):
+            body += 'add.u32 %%r32, %%r31, %d;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {%%r37}, [%%r32];\n' % j
+            body += 'tcgen05.wait::ld.sync.aligned;\n'
+            body += 'st.global.b32 [%%l11+%d], %%r37;\n' % (512 * j)
+        body += 'tcgen05.fence::before_thread_sync;\n' + MEET + 'tcgen05.fence::after_thread_sync;\n'
+        body += TENSOR_TAIL.replace('COLUMNS', str(columns)).replace('cta_group::1', 'cta_group::2')
+        body += MEET
+        name = 'tcgen05_pair_%s_m%dn%d_%s_%s_%s_%s%s%s%s' % (
+            kind,
+            m,
+            n,
+            dt,
+            ta,
+            tb,
+            'swizzle%d' % span if span else 'plain',
+            '_a_in_tmem' if a_in_tmem else '',
+            '_odd' if issuer else '',
+            '_lanes_off' if lanes_off else '',
+        )
+        file.program(
+            name,
+            WINDOW + '; operands and D over two CTAs as in PTX ISA 9.7.16.10.5',
+            ['in b32: ' + hexes(images[0] + images[1]), 'out b32: ' + hexes(out)],
+            body,
+            block=128,
+            cluster=2,
+            registers='.shared .align 1024 .b8 smem[%d]; .shared .align 8 .b64 bar; .shared .align 4 .b32 slot;'
+            % image_bytes,
+        )
+
+    add('f8f6f4', 'e4m3', 'e4m3', 'f32', 256, 16, 4, 128)
+    add('f8f6f4', 'e4m3', 'e5m2', 'f32', 128, 32, 2, 64)
+    add('f8f6f4', 'e5m2', 'e4m3', 'f16', 128, 16, 1, 32, issuer=1)
+    add('f8f6f4', 'e4m3', 'e4m3', 'f32', 256, 16, 2, 0, a_in_tmem=True)
+    add('f8f6f4', 'e4m3', 'e4m3', 'f32', 256, 16, 1, 0, lanes_off=(0xFF, 0, 0x80000001, 0, 0, 0xF0, 0, 1))
+    add('f16', 'bf16', 'bf16', 'f32', 256, 16, 2, 64)
+    add('f16', 'f16', 'f16', 'f32', 128, 16, 2, 64)
+    add('tf32', 'tf32', 'tf32', 'f32', 128, 16, 2, 64)
+    add('i8', 's8', 'u8', 's32', 256, 32, 2, 64, file=integers)
+
+
 def tmem_cell(shape, t, i, split):
     """Lane and column of register i of thread t, relative to the address (PTX ISA 9.7.16.2.3)."""
     if shape == '32x32b':
@@ -989,6 +1154,7 @@ if __name__ == '__main__':
     fifth = File('matrix_tcgen05', 'The fifth-generation tensor core.', target='sm_100f', version='8.8')
     only_100a = File('matrix_tcgen05_i8', 'tcgen05.mma on integers.', target='sm_100a', version='8.8')
     tcgen05_mma(fifth, only_100a)
+    tcgen05_pair(fifth, only_100a)
     only_100a.write()
     tmem_access(fifth)
     fifth.write()

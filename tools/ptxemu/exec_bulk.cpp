@@ -69,8 +69,9 @@ std::vector<Destination> destinations(Exec& x, const Insn& in, int lane, uint64_
     const bool pair = in.flags & kPair;
     if (signal_rank != rank && !(pair && signal_rank == (rank ^ 1))) {
         fault(RunStatus::kIllegalAddress, lane,
-              "the mbarrier is in the CTA of rank " + std::to_string(signal_rank) + ", the destination in that of rank " +
-                  std::to_string(rank) + (pair ? ", which is not its peer" : ""));
+              "the mbarrier is in the CTA of rank " + std::to_string(signal_rank) +
+                  ", the destination in that of rank " + std::to_string(rank) +
+                  (pair ? ", which is not its peer" : ""));
     }
     std::vector<Destination> all;
     if (!(in.flags & kMulticast)) {
@@ -125,12 +126,17 @@ Reduction tensor_reduction(int lane, const TensorMapArgs& map, AtomOp op) {
                   {AtomType::kBf16, 2, false}};
     const bool known = map.data_type < std::size(kTypes);
     Reduction r;
-    if (known) r = {op, kTypes[map.data_type].type, kTypes[map.data_type].bytes, kTypes[map.data_type].is_signed, false};
+    if (known) {
+        const auto& t = kTypes[map.data_type];
+        r = {op, t.type, t.bytes, t.is_signed, t.type == AtomType::kF32};
+    }
     const bool integer = r.type == AtomType::kInt && r.bytes >= 4;
     const bool half = r.type == AtomType::kF16 || r.type == AtomType::kBf16;
     bool legal = false;
     switch (op) {
-        case AtomOp::kAdd: legal = (integer && !(r.bytes == 8 && r.is_signed)) || half || r.type == AtomType::kF32; break;
+        case AtomOp::kAdd:
+            legal = (integer && !(r.bytes == 8 && r.is_signed)) || half || r.type == AtomType::kF32;
+            break;
         case AtomOp::kMin:
         case AtomOp::kMax: legal = integer || half; break;
         case AtomOp::kInc:
@@ -141,7 +147,6 @@ Reduction tensor_reduction(int lane, const TensorMapArgs& map, AtomOp op) {
         fault(RunStatus::kIllegalInstruction, lane,
               "this reduction does not exist for the tensor map's data type " + std::to_string(map.data_type));
     }
-    r.flush = r.type == AtomType::kF32;
     return r;
 }
 
@@ -341,7 +346,8 @@ Reduction reduction_of(Decoder& d, const Match& m, bool to_shared) {
     else if (r.op == AtomOp::kAdd) legal = to_shared ? t == "u32" || t == "s32" || t == "u64" : t != "s64";
     else if (!logic) legal = to_shared ? t == "u32" || t == "s32" : t[0] == 'u' || t[0] == 's' || half;
     if (!legal) d.fail("this operation does not exist for this type and destination");
-    if (half && m.has("noftz") != (r.op == AtomOp::kAdd)) d.fail(".add.noftz.f16 and .bf16, and only they, have .noftz");
+    if (half && m.has("noftz") != (r.op == AtomOp::kAdd))
+        d.fail(".add.noftz.f16 and .bf16, and only they, have .noftz");
     return r;
 }
 void encode_bulk_reduce(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
@@ -351,7 +357,7 @@ void encode_bulk_reduce(Decoder& d, const Match& m, const Instruction& ir, Insn&
 
 // ---- st.async, red.async ----
 
-// Lists: dst (4), mbarrier (4), values (list_count). slot 0: unused. aux: bytes of a value. imm: encode_reduction() or ~0.
+// Lists: dst (4), mbarrier (4), values (list_count). aux: bytes of a value. imm: encode_reduction(), ~0 for a store.
 bool exec_async_shared(Exec& x, const Insn& in, uint32_t mask) {
     const bool reduces = in.imm != ~0ull;
     const char* name = reduces ? "red.async" : "st.async";

@@ -232,37 +232,6 @@ std::string stat_name(const Instruction& ir) {
     return name;
 }
 
-// Known instructions that are not executed here, by the words that must stand in front and one that must stand anywhere.
-const char* refusal(const std::vector<std::string_view>& words) {
-    static constexpr struct {
-        std::string_view begin, anywhere;
-        const char* why;
-    } kRefused[] = {
-        {"multimem", "", "multimem: multicast objects over several devices are not supported"},
-        {"clusterlaunchcontrol", "", "clusterlaunchcontrol: cancelling the launch of clusters is not supported"},
-        {"tcgen05.cp", "", "tcgen05.cp is not supported yet"},
-        {"tcgen05.shift", "", "tcgen05.shift is not supported yet"},
-        {"tcgen05.ld.red", "", "tcgen05.ld.red does not exist on sm_100; it is not supported"},
-        {"tcgen05.mma.sp", "", "sparse matrices are not supported"},
-        {"tcgen05.mma.ws", "", "tcgen05.mma.ws is not supported yet"},
-        {"tcgen05.mma", "block_scale", "block-scaled kinds are not supported yet"},
-        {"wgmma.mma_async.sp", "", "sparse matrices are not supported"},
-        {"mma.sp", "", "sparse matrices are not supported"},
-        {"cp.async.bulk.tensor", "tile::gather4", "gather4 and scatter4 are not supported yet"},
-        {"cp.async.bulk.tensor", "tile::scatter4", "gather4 and scatter4 are not supported yet"},
-        {"cp.async.bulk", "cp_mask", ".cp_mask is not supported yet"},
-    };
-    std::string all;
-    for (std::string_view w : words) all += (all.empty() ? "" : ".") + std::string(w);
-    all += '.';
-    for (const auto& r : kRefused) {
-        if (!all.starts_with(std::string(r.begin) + ".")) continue;
-        if (r.anywhere.empty() || std::find(words.begin(), words.end(), r.anywhere) != words.end()) return r.why;
-        if (r.anywhere == "block_scale" && all.find("block_scale") != std::string::npos) return r.why;
-    }
-    return nullptr;
-}
-
 int target_number(const std::string& target) {
     int n = 0;
     for (char c : target)
@@ -744,10 +713,7 @@ void Decoder::decode_instruction(const Instruction& ir) {
     }
 
     auto rows = table().find(words[0]);
-    if (rows == table().end()) {
-        if (const char* why = refusal(words)) fail(why);
-        fail("unknown instruction " + ir.opcode);
-    }
+    if (rows == table().end()) fail("unknown instruction " + ir.opcode);
     std::string reason;
     for (const auto& candidate : rows->second) {
         if (!match_words(candidate.words, 0, words, 0)) continue;
@@ -813,7 +779,6 @@ void Decoder::decode_instruction(const Instruction& ir) {
         add_shadow(words);
         return;
     }
-    if (const char* why = refusal(words)) fail(why);
     fail(reason.empty() ? "unknown modifiers or types of " + std::string(words[0]) : reason);
 }
 

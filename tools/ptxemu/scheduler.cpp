@@ -773,8 +773,8 @@ std::string waits_text(const Fragment& f, const Cta& cta) {
         }
         case Wait::kAsync: return " for its asynchronous operations";
         case Wait::kTmem:
-            return cta.pair_call.state == PairCall::State::kPosted ? " for Tensor Memory columns, or the peer CTA's call"
-                                                                   : " for Tensor Memory columns";
+            return std::string(" for Tensor Memory columns") +
+                   (cta.pair_call.state == PairCall::State::kPosted ? ", or the peer CTA's call" : "");
         case Wait::kNone: break;
     }
     return " (spins)";
