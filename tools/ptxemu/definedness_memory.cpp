@@ -611,45 +611,60 @@ bool some(const std::vector<uint8_t>& v) {
 
 }   // namespace
 
-void Definedness::multiplied(Exec&, const AsyncOp& op) {
+void Definedness::multiplied(Exec& x, const AsyncOp& op) {
+    const int group = static_cast<int>(op.cta_group);
     InstrDescriptor desc;
-    if (!decode_instr_descriptor(op.instr_descriptor, static_cast<MmaKind>(op.mma_kind), 1, &desc).empty()) return;
-    auto operand = [&](uint64_t bits, int rows, bool mn_major) {
-        std::vector<uint8_t> codes(static_cast<size_t>(rows) * 32);
+    if (!decode_instr_descriptor(op.instr_descriptor, static_cast<MmaKind>(op.mma_kind), group, &desc).empty()) return;
+    // Each CTA of a pair has its part of A, B and D.
+    Definedness* parts[2] = {this, this};
+    if (group == 2) {
+        for (uint32_t i = 0; i < 2; ++i) parts[i] = x.cta->cluster->ctas[(x.cta->rank & ~1u) + i]->definedness.get();
+        if (!parts[0] || !parts[1]) return;
+    }
+    const auto gather = [](Definedness& d, uint64_t bits, int rows, bool mn_major, std::vector<uint8_t>& codes) {
+        const size_t begin = codes.size();
+        codes.resize(begin + static_cast<size_t>(rows) * 32);
         SmemDescriptor smem;
-        if (!decode_smem_descriptor(bits, true, &smem).empty()) return codes;
-        if (mn_major) gather_operand_mn(smem, shared_.data(), shared_bytes(), rows, 32, codes.data());
-        else gather_operand(smem, shared_.data(), shared_bytes(), rows, 32, codes.data());
-        return codes;
+        if (!decode_smem_descriptor(bits, true, &smem).empty()) return;
+        uint8_t* out = codes.data() + begin;
+        if (mn_major) gather_operand_mn(smem, d.shared_.data(), d.shared_bytes(), rows, 32, out);
+        else gather_operand(smem, d.shared_.data(), d.shared_bytes(), rows, 32, out);
     };
     const uint32_t column = op.tmem & 0xffff, start_lane = op.tmem >> 16;
-    std::vector<uint8_t> a;
-    if (op.a_in_tmem) {
-        a.resize(static_cast<size_t>(desc.m) * 32);
-        for (int m = 0; m < desc.m; ++m) {
-            int lane, c;
-            tmem_d_cell(desc.m, 1, m, 0, desc.n, &lane, &c);
-            std::memcpy(a.data() + m * 32, tmem_lane(lane + static_cast<int>(op.tmem_a >> 16)) + (op.tmem_a & 0xffff),
-                        32);
+    std::vector<uint8_t> a, b;
+    for (int part = 0; part < group; ++part) {
+        Definedness& d = *parts[part];
+        const int rows = desc.m / group;
+        if (op.a_in_tmem) {
+            for (int m = 0; m < rows; ++m) {
+                int lane, c;
+                tmem_d_cell(rows, 1, m, 0, desc.n, &lane, &c);
+                const auto* cells = reinterpret_cast<const uint8_t*>(
+                    d.tmem_lane(lane + static_cast<int>(op.tmem_a >> 16)) + (op.tmem_a & 0xffff));
+                a.insert(a.end(), cells, cells + 32);
+            }
+        } else {
+            gather(d, op.descriptor_a, rows, desc.transpose_a, a);
         }
-    } else {
-        a = operand(op.descriptor_a, desc.m, desc.transpose_a);
+        gather(d, op.descriptor_b, desc.n / group, desc.transpose_b, b);
     }
-    const std::vector<uint8_t> rows = tainted_rows(a, desc.m),
-                               columns = tainted_rows(operand(op.descriptor_b, desc.n, desc.transpose_b), desc.n);
+    const std::vector<uint8_t> rows = tainted_rows(a, desc.m), columns = tainted_rows(b, desc.n);
     const bool any_column = some(columns);
     if (op.accumulate && !any_column && !some(rows)) return;   // D stays as defined as it was
+    const int run = group == 2 && desc.m == 128 ? desc.n / 2 : desc.n;   // columns of a row that lie in one lane
     for (int m = 0; m < desc.m; ++m) {
-        int lane, c;
-        tmem_d_cell(desc.m, 1, m, 0, desc.n, &lane, &c);
-        lane += static_cast<int>(start_lane);
-        if (op.disable[lane / 32] >> (lane % 32) & 1) continue;
-        uint32_t* cells = tmem_lane(lane) + column + c;
-        if (rows[static_cast<size_t>(m)]) std::fill_n(cells, desc.n, ~0u);
-        else if (!op.accumulate) std::fill_n(cells, desc.n, 0u);
-        if (any_column)
-            for (int n = 0; n < desc.n; ++n)
-                if (columns[static_cast<size_t>(n)]) cells[n] = ~0u;
+        for (int n = 0; n < desc.n; n += run) {
+            int lane, c;
+            const int part = tmem_d_cell(desc.m, group, m, n, desc.n, &lane, &c);
+            lane += static_cast<int>(start_lane);
+            if (op.disable[part * 4 + lane / 32] >> (lane % 32) & 1) continue;
+            uint32_t* cells = parts[part]->tmem_lane(lane) + column + c;
+            if (rows[static_cast<size_t>(m)]) std::fill_n(cells, run, ~0u);
+            else if (!op.accumulate) std::fill_n(cells, run, 0u);
+            if (any_column)
+                for (int i = 0; i < run; ++i)
+                    if (columns[static_cast<size_t>(n + i)]) cells[i] = ~0u;
+        }
     }
 }
 

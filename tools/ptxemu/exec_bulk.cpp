@@ -389,6 +389,7 @@ bool exec_async_shared(Exec& x, const Insn& in, uint32_t mask) {
             const uint64_t v = in.aux == 8 ? x.at<uint64_t>(slot)[lane] : x.at<uint32_t>(slot)[lane];
             std::memcpy(to + i * in.aux, &v, in.aux);
         }
+        if (x.checker) [[unlikely]] x.checker->copy_issued(x, op);
     });
 }
 // The same to global memory: no mbarrier; it is complete when the CTA ends.

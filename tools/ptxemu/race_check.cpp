@@ -335,7 +335,8 @@ void Checker::copy_issued(Exec& x, AsyncOp& op) {
     switch (op.kind) {
         case AsyncKind::kTensorLoad:
         case AsyncKind::kBulkLoad:
-        case AsyncKind::kBulkSharedCopy: {
+        case AsyncKind::kBulkSharedCopy:
+        case AsyncKind::kBulkSharedReduce: {
             // One agent reads and writes; nobody waits for the reading half alone.
             chained(AgentKind::kTmaLoad, 0);
             op.agent.index = a.agent;
@@ -344,10 +345,23 @@ void Checker::copy_issued(Exec& x, AsyncOp& op) {
             else if (op.kind == AsyncKind::kBulkLoad) global_part(op.global, op.bytes);
             else shared_part(op.source_bytes, op.bytes);
             a.flags = Record::kAsync | Record::kWrite;
+            if (op.kind == AsyncKind::kBulkSharedReduce) a.flags |= Record::kStrong;
             if (tensor) tma_footprint(*op.map, op.coords, op.shared, shared_part, nothing);
             else shared_part(op.shared, op.bytes);
             Record signal = a;
             signal.flags = Record::kAsync | Record::kWrite | Record::kStrong | Record::kBarrier;
+            range(MemorySpace::kShared, op.mbarrier, 8, signal, g);
+            break;
+        }
+        case AsyncKind::kStoreAsync: {   // st.async, red.async: of the generic proxy
+            chained(AgentKind::kTmaWrite, 0);
+            op.agent.index = a.agent;
+            op.agent.clock = a.clock;
+            a.flags = Record::kWrite;
+            if (op.reduction != ~0ull) a.flags |= Record::kStrong;
+            shared_part(op.shared, op.bytes);
+            Record signal = a;
+            signal.flags = Record::kWrite | Record::kStrong | Record::kBarrier;
             range(MemorySpace::kShared, op.mbarrier, 8, signal, g);
             break;
         }
@@ -489,21 +503,27 @@ void Checker::mma_issued(Exec& x, AsyncOp& op) {
     a.kind = AgentKind::kMma;
     a.flags = Record::kAsync;
     const uint32_t column = op.tmem & 0xffff, start = op.tmem >> 16 & 31;
-    const auto quarter_lanes = [&](int m) { return m == 64 ? 0xffffu << start : kFullMask; };
-    if (op.a_in_tmem) {
-        a.tag = 0;
-        for (uint32_t q = 0; q < 4; ++q) tmem_range(*x.cta, q, quarter_lanes(desc.m), op.tmem_a & 0xffff, 8, a, g);
-    } else {
-        operand(op.descriptor_a, 0, desc.m, desc.transpose_a, bytes, true, a, g, x.cta->shared_base);
-    }
-    operand(op.descriptor_b, 0, desc.n, desc.transpose_b, bytes, true, a, g, x.cta->shared_base);
-    a.tag = static_cast<uint16_t>((column << 5 ^ static_cast<uint32_t>(desc.n) << 1 ^ static_cast<uint32_t>(desc.m)) |
-                                  0x8000u);
-    a.flags = Record::kWrite;
-    for (uint32_t q = 0; q < 4; ++q) {
-        uint32_t lanes = quarter_lanes(desc.m);
-        lanes &= ~op.disable[q];
-        if (lanes != 0) tmem_range(*x.cta, q, lanes, column, static_cast<uint32_t>(desc.n), a, g);
+    const int group = static_cast<int>(op.cta_group);
+    const uint32_t lanes_of_d = group == 1 && desc.m == 64 ? 0xffffu << start : kFullMask;
+    const int d_columns = group == 2 && desc.m == 128 ? desc.n / 2 : desc.n;
+    const Record reader = a;
+    for (int part = 0; part < group; ++part) {   // each CTA of a pair has its part of A, B and D
+        Cta& cta = group == 1 ? *x.cta : *cluster_->ctas[(x.cta->rank & ~1u) + static_cast<uint32_t>(part)];
+        a = reader;
+        if (op.a_in_tmem) {
+            a.tag = 0;
+            for (uint32_t q = 0; q < 4; ++q) tmem_range(cta, q, lanes_of_d, op.tmem_a & 0xffff, 8, a, g);
+        } else {
+            operand(op.descriptor_a, 0, desc.m / group, desc.transpose_a, bytes, true, a, g, cta.shared_base);
+        }
+        operand(op.descriptor_b, 0, desc.n / group, desc.transpose_b, bytes, true, a, g, cta.shared_base);
+        a.tag = static_cast<uint16_t>(
+            (column << 5 ^ static_cast<uint32_t>(desc.n) << 1 ^ static_cast<uint32_t>(desc.m)) | 0x8000u);
+        a.flags = Record::kWrite;
+        for (uint32_t q = 0; q < 4; ++q) {
+            const uint32_t lanes = lanes_of_d & ~op.disable[static_cast<uint32_t>(part) * 4 + q];
+            if (lanes != 0) tmem_range(cta, q, lanes, column, static_cast<uint32_t>(d_columns), a, g);
+        }
     }
     VectorClock::raise(g.tmem, agent + kTmemIssued, count);
     ++warps_[warp].time;
