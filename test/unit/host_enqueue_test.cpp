@@ -341,6 +341,134 @@ TEST_CASE("out of host memory: a status, wherever it strikes, and nothing is lef
     }
 }
 
+namespace {
+
+// Good calls around a cache, at addresses that nobody dereferences.
+struct CacheCalls {
+    lidx_pool pool;
+    lidx_store_args store;
+    lidx_gather_args gather;
+    lidx_query_args query;
+    lidx_cache_keys keys;
+    CacheCalls() {
+        REQUIRE(lidx_pool_init(&pool) == LIDX_OK);
+        pool.k_base = address<void>(0x30000);
+        pool.k_scale_base = address<void>(0x30000 + 64 * 128);
+        pool.depth = 128;
+        pool.page_size = 64;
+        pool.num_pages = 40;
+        pool.k_page_stride = pool.k_scale_page_stride = 64 * 132;
+        REQUIRE(lidx_store_args_init(&store) == LIDX_OK);
+        store.rows = 9;
+        store.key_stride = 128;
+        store.keys = address<void>(0x10000);
+        store.slot_mapping = address<int64_t>(0x20000);
+        REQUIRE(lidx_gather_args_init(&gather) == LIDX_OK);
+        gather.batch = 3;
+        gather.max_rows = 33;
+        gather.block_table_stride = 5;
+        gather.block_table = gather.cu_seqlens_k = address<int32_t>(0x40000);
+        gather.k_out = address<void>(0x60000);
+        gather.k_out_stride = 128;
+        gather.k_scale_out = address<float>(0x70000);
+        REQUIRE(lidx_query_args_init(&query) == LIDX_OK);
+        query.rows = 5;
+        query.heads = 64;
+        query.depth = 128;
+        query.q = address<void>(0x10000);
+        query.q_out = address<void>(0x30000);
+        query.weights_out = address<void>(0x40000);
+        REQUIRE(lidx_cache_keys_init(&keys) == LIDX_OK);
+        keys.rows = 100;
+        keys.key_stride = 128;
+        keys.keys = address<void>(0x10000);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("enqueue: store, gather and query allocate nothing and synchronise nothing") {
+    fake_reset();
+    Context context;
+    REQUIRE(open(0, &context) == LIDX_OK);
+    const CacheCalls c;
+    fake().stack[0] = fake_other_context();
+    fake().stack_depth = 1;
+    const int before = malloc_calls;
+    bool good = true;
+    for (int i = 0; i < 10; ++i) {
+        good = good && lidx_store_enqueue(context.get(), &c.pool, &c.store, nullptr) == LIDX_OK;
+        good = good && lidx_gather_enqueue(context.get(), &c.pool, &c.gather, nullptr) == LIDX_OK;
+        good = good && lidx_query_enqueue(context.get(), &c.query, nullptr) == LIDX_OK;
+    }
+    const int after = malloc_calls;
+    CHECK(good);
+    CHECK(after == before);
+    CHECK(fake().launch_count == 30);
+    CHECK(fake().stack_depth == 1);
+    CHECK(fake().stack[0] == fake_other_context());
+    for (const FakeCall call :
+         {FakeCall::k_cuMemAlloc_v2, FakeCall::k_cuMemcpyDtoH_v2, FakeCall::k_cuMemcpyHtoD_v2,
+          FakeCall::k_cuCtxSynchronize, FakeCall::k_cuStreamSynchronize, FakeCall::k_cuCtxSetCurrent})
+        CHECK(fake().calls_of(call) == 0);
+}
+
+TEST_CASE("lidx_cache: out of host memory is a status, and the cache is as it was") {
+    if (!kOwnMalloc) return;
+    const CacheCalls c;
+    lidx_cache_desc desc;
+    REQUIRE(lidx_cache_desc_init(&desc) == LIDX_OK);
+    desc.pool = &c.pool;
+    enum Step { kCreate, kAdd, kFork, kExtend, kAppend };
+    for (const Step step : {kCreate, kAdd, kFork, kExtend, kAppend}) {
+        int failures = 0;
+        for (int n = 1;; ++n) {
+            CAPTURE(static_cast<int>(step), n);
+            REQUIRE(n < 100);
+            fake_reset();
+            Context context;
+            REQUIRE(open(0, &context) == LIDX_OK);
+            lidx_cache* cache = nullptr;
+            int64_t sequences[3] = {0, 0, -7};
+            const int32_t tokens[2] = {70, 70};
+            lidx_cache_stats was = {}, is = {};
+            was.struct_size = is.struct_size = sizeof(was);
+            if (step != kCreate) {
+                REQUIRE(lidx_cache_create(context.get(), &desc, &cache) == LIDX_OK);
+                REQUIRE(lidx_cache_add(cache, &sequences[0]) == LIDX_OK);
+                REQUIRE(lidx_cache_extend(cache, sequences, tokens, 1, nullptr) == LIDX_OK);
+                REQUIRE(lidx_cache_fork(cache, sequences[0], &sequences[1]) == LIDX_OK);
+                REQUIRE(lidx_cache_get_stats(cache, &was) == LIDX_OK);
+            }
+            malloc_fails_in = n;
+            lidx_status status = LIDX_OK;
+            if (step == kCreate) status = lidx_cache_create(context.get(), &desc, &cache);
+            if (step == kAdd) status = lidx_cache_add(cache, &sequences[2]);
+            if (step == kFork) status = lidx_cache_fork(cache, sequences[0], &sequences[2]);
+            if (step == kExtend) status = lidx_cache_extend(cache, sequences, tokens, 2, nullptr);
+            if (step == kAppend) status = lidx_cache_append(cache, sequences[1], &c.keys, nullptr);
+            const bool struck = malloc_fails_in == 0;
+            malloc_fails_in = 0;
+            if (struck) {
+                ++failures;
+                CHECK(status == LIDX_ERR_OUT_OF_MEMORY);
+                CHECK(sequences[2] == -7);
+                if (step == kCreate) CHECK(cache == nullptr);
+                if (step != kCreate) {
+                    REQUIRE(lidx_cache_get_stats(cache, &is) == LIDX_OK);
+                    CHECK((is.free_pages == was.free_pages && is.shared_pages == was.shared_pages));
+                    CHECK((is.sequences == was.sequences && is.tokens == was.tokens));
+                }
+            } else {
+                CHECK(status == LIDX_OK);
+            }
+            lidx_cache_destroy(cache);
+            if (!struck) break;
+        }
+        CHECK(failures > 0);
+    }
+}
+
 TEST_CASE("enqueue: nothing to do launches nothing and needs no pointer") {
     for (int field = 0; field < 4; ++field) {
         CAPTURE(field);
