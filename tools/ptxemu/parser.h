@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parser's state and parts: recursive descent over PTX text (PTX ISA 4, 5.4, 6, 11). Names are resolved here, through
-// the block scopes, so that the decoder sees only unique ones; instructions keep their words as written.
+// The parser's state and parts: recursive descent over PTX text (PTX ISA 4, 5.4, 6, 11). Names are resolved here,
+// through the block scopes, so that the decoder sees only unique ones; instructions keep their words as written.
 //   parser_expression.cpp  constant expressions        parser_module.cpp    module scope, functions' heads
 //   parser_variables.cpp   variables and initialisers  parser_body.cpp      bodies: scopes, labels, instructions
 #pragma once
