@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts: the primary one with its count, others, and each thread's stack.
-#include "driver_state.h"
+#include "driver_graph.h"
 
 using namespace ptxemu;
 
@@ -206,7 +206,14 @@ PTXEMU_API CUresult CUDAAPI cuCtxGetApiVersion(CUcontext handle, unsigned int* v
 }
 
 PTXEMU_API CUresult CUDAAPI cuCtxSynchronize(void) {
-    return guarded("cuCtxSynchronize", [&] { const Current call; });
+    return guarded("cuCtxSynchronize", [&] {
+        const Current call;
+        for (const auto& capture : call.s.captures) {
+            if (capture->context != call.context.get()) continue;
+            capture->invalid = true;
+            fail(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a stream of the context is being captured");
+        }
+    });
 }
 
 PTXEMU_API CUresult CUDAAPI cuCtxGetStreamPriorityRange(int* least, int* greatest) {

@@ -11,6 +11,8 @@
 PTXEMU_API CUresult CUDAAPI cuDeviceGetUuid(CUuuid* uuid, CUdevice device);
 PTXEMU_API CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end);
 PTXEMU_API CUresult CUDAAPI cuCtxCreate_v2(CUcontext* out, unsigned int flags, CUdevice device);
+PTXEMU_API CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                                      CUgraph* graph, const CUgraphNode** dependencies, size_t* count);
 PTXEMU_API CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** out, int version, cuuint64_t flags);
 PTXEMU_API const char* ptxemu_last_error(void);
 
@@ -73,7 +75,30 @@ const Row kRows[] = {
     ROW(cuGetErrorString, cuGetErrorString, 6000),
     ROW(cuGetProcAddress, cuGetProcAddress, 11030),
     ROW(cuGetProcAddress, cuGetProcAddress_v2, 12000),
+    ROW(cuGraphAddDependencies, cuGraphAddDependencies_v2, 12030),
+    ROW(cuGraphAddEmptyNode, cuGraphAddEmptyNode, 10000),
+    ROW(cuGraphAddHostNode, cuGraphAddHostNode, 10000),
+    ROW(cuGraphAddKernelNode, cuGraphAddKernelNode_v2, 12000),
+    ROW(cuGraphAddMemcpyNode, cuGraphAddMemcpyNode, 10000),
+    ROW(cuGraphAddMemsetNode, cuGraphAddMemsetNode, 10000),
+    ROW(cuGraphClone, cuGraphClone, 10000),
+    ROW(cuGraphCreate, cuGraphCreate, 10000),
+    ROW(cuGraphDestroy, cuGraphDestroy, 10000),
+    ROW(cuGraphExecDestroy, cuGraphExecDestroy, 10000),
+    ROW(cuGraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams_v2, 12000),
+    ROW(cuGraphExecMemcpyNodeSetParams, cuGraphExecMemcpyNodeSetParams, 10020),
+    ROW(cuGraphExecMemsetNodeSetParams, cuGraphExecMemsetNodeSetParams, 10020),
+    ROW(cuGraphExecUpdate, cuGraphExecUpdate_v2, 12000),
+    ROW(cuGraphGetNodes, cuGraphGetNodes, 10000),
+    ROW(cuGraphInstantiate, cuGraphInstantiateWithFlags, 12000),
+    ROW(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040),
+    ROW(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, 12000),
+    ROW(cuGraphKernelNodeSetParams, cuGraphKernelNodeSetParams_v2, 12000),
+    ROW(cuGraphLaunch, cuGraphLaunch, 10000),
+    ROW(cuGraphNodeGetType, cuGraphNodeGetType, 10000),
+    ROW(cuGraphUpload, cuGraphUpload, 11010),
     ROW(cuInit, cuInit, 2000),
+    ROW(cuLaunchHostFunc, cuLaunchHostFunc, 10000),
     ROW(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, 9000),
     ROW(cuLaunchKernel, cuLaunchKernel, 4000),
     ROW(cuLaunchKernelEx, cuLaunchKernelEx, 11060),
@@ -120,15 +145,21 @@ const Row kRows[] = {
     ROW(cuOccupancyMaxPotentialClusterSize, cuOccupancyMaxPotentialClusterSize, 11070),
     ROW(cuPointerGetAttribute, cuPointerGetAttribute, 4000),
     ROW(cuPointerGetAttributes, cuPointerGetAttributes, 7000),
+    ROW(cuStreamBeginCapture, cuStreamBeginCapture_v2, 10010),
     ROW(cuStreamCreate, cuStreamCreate, 2000),
     ROW(cuStreamCreateWithPriority, cuStreamCreateWithPriority, 5050),
     ROW(cuStreamDestroy, cuStreamDestroy_v2, 4000),
+    ROW(cuStreamEndCapture, cuStreamEndCapture, 10000),
+    ROW(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v2, 11030),
+    ROW(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v3, 12030),
     ROW(cuStreamGetFlags, cuStreamGetFlags, 5050),
     ROW(cuStreamGetPriority, cuStreamGetPriority, 5050),
+    ROW(cuStreamIsCapturing, cuStreamIsCapturing, 10000),
     ROW(cuStreamQuery, cuStreamQuery, 2000),
     ROW(cuStreamSynchronize, cuStreamSynchronize, 2000),
     ROW(cuStreamWaitEvent, cuStreamWaitEvent, 3020),
     ROW(cuTensorMapEncodeTiled, cuTensorMapEncodeTiled, 12000),
+    ROW(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, 10010),
 };
 #undef ROW
 #pragma GCC diagnostic pop

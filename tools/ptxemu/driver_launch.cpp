@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "driver_state.h"
+#include "driver_graph.h"
 
 namespace ptxemu {
 namespace {
@@ -231,40 +231,8 @@ struct GridWorkspace {
 void launch_kernel(CUfunction handle, Launch launch, CUstream stream, void** params, void** extra,
                    const CUlaunchConfig* config, bool cooperative = false) {
     Current call;
-    LoadedFunction& f = find_function(call.s, handle);
-    if (f.module->context != call.context.get()) {
-        fail(CUDA_ERROR_INVALID_HANDLE, "the function belongs to another context");
-    }
     check_stream(call.s, stream);
-    Attributes attributes;
-    attributes.cooperative = cooperative;
-    if (config != nullptr) read_attributes(*config, launch, attributes);
-    const bool has_cluster = attributes.cluster;
-    resolve_cluster(f, has_cluster, launch);
-    launch.explicit_cluster = has_cluster;
-    check_shape(call.s, f, launch);
-    if (attributes.cooperative) check_cooperative(call.s, f, launch);
-    launch.params = pack_params(*f.function, params, extra);
-
-    // The lock is not held while the kernel runs; the program stays alive even if its module is unloaded meanwhile.
-    const std::shared_ptr<const Program> program = f.program;
-    const DeviceConfig device = call.s.config.device;
-    const std::shared_ptr<Context> context = call.context;
-    const GridWorkspace workspace(context->memory, attributes.cooperative);
-    launch.grid_workspace = workspace.address;
-    call.lock.unlock();
-    Stats stats;
-    const RunResult result = run(*program, launch, device, context->memory, stats);
-    call.lock.lock();
-    call.s.stats.add(stats);
-    const CUresult code = result_of(result.status);
-    if (code != CUDA_SUCCESS && result.status != RunStatus::kInvalidParams) call.s.sticky = code;
-    if (code != CUDA_SUCCESS) fail(code, result.message.empty() ? "launch failed" : result.message);
-    write_stats(call.s);
-    if (call.s.config.device.trace != nullptr && !call.s.trace.flush()) {
-        fail(CUDA_ERROR_OPERATING_SYSTEM, "PTXEMU_TRACE '" + call.s.config.trace_path + "' cannot be written: " +
-                                              std::strerror(errno));
-    }
+    enqueue(call, stream, make_kernel_call(call, handle, std::move(launch), params, extra, config, cooperative));
 }
 
 int active_blocks(const State& s, const LoadedFunction& f, int block_threads, size_t dynamic_bytes) {
@@ -277,6 +245,50 @@ int active_blocks(const State& s, const LoadedFunction& f, int block_threads, si
 }
 
 }   // namespace
+
+KernelCall make_kernel_call(Current& call, CUfunction handle, Launch launch, void** params, void** extra,
+                            const CUlaunchConfig* config, bool cooperative) {
+    LoadedFunction& f = find_function(call.s, handle);
+    if (f.module->context != call.context.get()) {
+        fail(CUDA_ERROR_INVALID_HANDLE, "the function belongs to another context");
+    }
+    Attributes attributes;
+    attributes.cooperative = cooperative;
+    if (config != nullptr) read_attributes(*config, launch, attributes);
+    resolve_cluster(f, attributes.cluster, launch);
+    launch.explicit_cluster = attributes.cluster;
+    check_shape(call.s, f, launch);
+    if (attributes.cooperative) check_cooperative(call.s, f, launch);
+    launch.params = pack_params(*f.function, params, extra);
+    return {call.context, handle, f.function, f.program, std::move(launch), attributes.cooperative};
+}
+
+// The lock is not held while the kernel runs; program and memory stay alive even if they are given up meanwhile.
+void run_kernel(State& s, std::unique_lock<std::mutex>& lock, const KernelCall& call) {
+    check_sticky(s);
+    const DeviceConfig device = s.config.device;
+    const KernelCall kept = call;
+    Launch launch = call.launch;
+    const GridWorkspace workspace(kept.context->memory, kept.cooperative);
+    launch.grid_workspace = workspace.address;
+    lock.unlock();
+    Stats stats;
+    RunResult result;
+    {
+        const GlobalMemory::InUse in_use(kept.context->memory);
+        result = run(*kept.program, launch, device, kept.context->memory, stats);
+    }
+    lock.lock();
+    s.stats.add(stats);
+    const CUresult code = result_of(result.status);
+    if (code != CUDA_SUCCESS && result.status != RunStatus::kInvalidParams) s.sticky = code;
+    if (code != CUDA_SUCCESS) fail(code, result.message.empty() ? "launch failed" : result.message);
+    write_stats(s);
+    if (s.config.device.trace != nullptr && !s.trace.flush()) {
+        fail(CUDA_ERROR_OPERATING_SYSTEM, "PTXEMU_TRACE '" + s.config.trace_path + "' cannot be written: " +
+                                              std::strerror(errno));
+    }
+}
 
 void write_stats(const State& s) {
     const std::string& path = s.config.stats_path;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "driver_state.h"
+#include "driver_graph.h"
 
 using namespace ptxemu;
 
@@ -15,6 +15,7 @@ constexpr uint64_t kPitchBytes = 512;
 uint8_t* bytes_at(uint64_t address) { return reinterpret_cast<uint8_t*>(address); }
 
 uint64_t allocate(State& s, Context& context, size_t bytes) {
+    forbid_in_capture(s);
     if (bytes == 0) fail(CUDA_ERROR_INVALID_VALUE, "bytesize is 0");
     const uint64_t used = allocated_bytes(s);
     const uint64_t address =
@@ -27,6 +28,7 @@ uint64_t allocate(State& s, Context& context, size_t bytes) {
 }
 
 void release(State& s, uint64_t address) {
+    forbid_in_capture(s);
     if (address == 0) return;
     Allocation allocation;
     Context* owner = owner_of(s, address, &allocation);
@@ -36,69 +38,28 @@ void release(State& s, uint64_t address) {
     }
 }
 
-// For the checks of definedness: what comes from the host is defined, a copy within the device as much as its source.
-void note_write(const State& s, uint64_t address, uint64_t bytes) {
-    Allocation allocation;
-    if (Context* owner = owner_of(s, address, &allocation)) owner->memory.mark_written(address, bytes);
-}
-void note_copy(const State& s, uint64_t dst, uint64_t src, uint64_t bytes) {
-    Allocation allocation;
-    if (Context* owner = owner_of(s, dst, &allocation)) owner->memory.copy_written(dst, src, bytes);
-}
-
 void copy(CUstream stream, uint64_t dst, bool dst_device, uint64_t src, bool src_device, size_t bytes) {
-    const Current call;
-    check_stream(call.s, stream);
-    if (bytes == 0) return;
-    if (dst_device) check_range(call.s, dst, bytes, "destination");
-    if (src_device) check_range(call.s, src, bytes, "source");
-    if (dst == 0 || src == 0) fail(CUDA_ERROR_INVALID_VALUE, "a host pointer is null");
-    std::memmove(bytes_at(dst), bytes_at(src), bytes);
-    if (dst_device) note_copy(call.s, dst, src, bytes);
-}
-
-template <class T>
-void set(CUstream stream, uint64_t dst, T value, size_t count) {
-    const Current call;
-    check_stream(call.s, stream);
-    if (dst % sizeof(T) != 0) {
-        fail(CUDA_ERROR_INVALID_VALUE,
-             "destination " + hex(dst) + " is not a multiple of " + std::to_string(sizeof(T)));
-    }
-    if (count == 0) return;
-    if (count > kDeviceMemoryBytes / sizeof(T))
-        fail(CUDA_ERROR_INVALID_VALUE, "more elements than device memory holds");
-    check_range(call.s, dst, count * sizeof(T), "destination");
-    T* cells = reinterpret_cast<T*>(dst);
-    std::fill(cells, cells + count, value);
-    note_write(call.s, dst, count * sizeof(T));
+    Current call;
+    CopyCall c;
+    c.dst = dst, c.src = src;
+    c.dst_device = dst_device, c.src_device = src_device;
+    c.width = bytes;
+    enqueue(call, stream, c);
 }
 
 template <class T>
 void set_2d(CUstream stream, uint64_t dst, size_t pitch, T value, size_t width, size_t height) {
-    const Current call;
-    check_stream(call.s, stream);
-    if (dst % sizeof(T) != 0 || pitch % sizeof(T) != 0) {
-        fail(CUDA_ERROR_INVALID_VALUE, "destination or pitch is not a multiple of " + std::to_string(sizeof(T)));
-    }
-    if (width == 0 || height == 0) return;
-    if (width > kDeviceMemoryBytes / sizeof(T) || (height > 1 && pitch < width * sizeof(T)) ||
-        pitch > kDeviceMemoryBytes || height > kDeviceMemoryBytes / std::max<size_t>(pitch, 1)) {
-        fail(CUDA_ERROR_INVALID_VALUE, "pitch " + std::to_string(pitch) + " does not fit a width of " +
-                                           std::to_string(width) + " elements and a height of " +
-                                           std::to_string(height));
-    }
-    check_range(call.s, dst, (height - 1) * pitch + width * sizeof(T), "destination");
-    for (size_t row = 0; row < height; ++row) {
-        T* cells = reinterpret_cast<T*>(dst + row * pitch);
-        std::fill(cells, cells + width, value);
-        note_write(call.s, dst + row * pitch, width * sizeof(T));
-    }
+    Current call;
+    enqueue(call, stream, SetCall{{dst, pitch, value, sizeof(T), width, height}});
+}
+template <class T>
+void set(CUstream stream, uint64_t dst, T value, size_t count) {
+    set_2d<T>(stream, dst, 0, value, count, 1);
 }
 
 // One side of a 2-D copy: where its first byte lies.
 uint64_t side_2d(const State& s, CUmemorytype type, const void* host, CUdeviceptr device, size_t x, size_t y,
-                 size_t pitch, size_t width, size_t height, const char* what) {
+                 size_t pitch, size_t width, size_t height, const char* what, bool* device_side) {
     if (pitch == 0) pitch = x + width;
     if (pitch < x || pitch - x < width) {
         fail(CUDA_ERROR_INVALID_VALUE,
@@ -126,24 +87,25 @@ uint64_t side_2d(const State& s, CUmemorytype type, const void* host, CUdevicept
     const uint64_t first = base + y * pitch + x;
     if (on_device) check_range(s, first, (height - 1) * pitch + width, what);
     if (base == 0) fail(CUDA_ERROR_INVALID_VALUE, std::string(what) + " is null");
+    *device_side = on_device;
     return first;
 }
 
 void copy_2d(const CUDA_MEMCPY2D* p, CUstream stream) {
-    const Current call;
+    Current call;
     check_stream(call.s, stream);
     require(p, "pCopy");
     if (p->WidthInBytes == 0 || p->Height == 0) return;
-    const uint64_t src = side_2d(call.s, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY,
-                                 p->srcPitch, p->WidthInBytes, p->Height, "source");
-    const uint64_t dst = side_2d(call.s, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes, p->dstY,
-                                 p->dstPitch, p->WidthInBytes, p->Height, "destination");
-    const size_t src_pitch = p->srcPitch != 0 ? p->srcPitch : p->srcXInBytes + p->WidthInBytes;
-    const size_t dst_pitch = p->dstPitch != 0 ? p->dstPitch : p->dstXInBytes + p->WidthInBytes;
-    for (size_t row = 0; row < p->Height; ++row) {
-        std::memmove(bytes_at(dst + row * dst_pitch), bytes_at(src + row * src_pitch), p->WidthInBytes);
-        note_copy(call.s, dst + row * dst_pitch, src + row * src_pitch, p->WidthInBytes);
-    }
+    CopyCall c;
+    c.src = side_2d(call.s, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY, p->srcPitch,
+                    p->WidthInBytes, p->Height, "source", &c.src_device);
+    c.dst = side_2d(call.s, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes, p->dstY, p->dstPitch,
+                    p->WidthInBytes, p->Height, "destination", &c.dst_device);
+    c.width = p->WidthInBytes;
+    c.height = p->Height;
+    c.src_pitch = p->srcPitch != 0 ? p->srcPitch : p->srcXInBytes + p->WidthInBytes;
+    c.dst_pitch = p->dstPitch != 0 ? p->dstPitch : p->dstXInBytes + p->WidthInBytes;
+    enqueue(call, stream, c);
 }
 
 void allocate_host(void** out, size_t bytes, unsigned flags) {
@@ -236,7 +198,7 @@ PTXEMU_API CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUst
     return guarded("cuMemAllocAsync", [&] {
         const Current call;
         require(out, "dptr");
-        check_stream(call.s, stream);
+        forbid_in_capture(call.s, stream);   // allocation nodes are not supported
         *out = allocate(call.s, *call.context, bytes);
     });
 }
@@ -244,7 +206,7 @@ PTXEMU_API CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUst
 PTXEMU_API CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
     return guarded("cuMemFreeAsync", [&] {
         const Current call;
-        check_stream(call.s, stream);
+        forbid_in_capture(call.s, stream);
         release(call.s, address);
     });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "driver_state.h"
+#include "driver_graph.h"
 
 #include <cstdio>
 
@@ -82,6 +82,7 @@ void destroy_context(State& s, Context& context) {
         if (module->context == &context) modules.push_back(module.get());
     }
     for (LoadedModule* module : modules) erase_module(s, *module);
+    std::erase_if(s.captures, [&](const auto& capture) { return capture->context == &context; });
     std::erase_if(s.streams, [&](const auto& item) { return item.second->context == &context; });
     std::erase_if(s.events, [&](const auto& item) { return item.second->context == &context; });
     s.dead_contexts.insert(&context);

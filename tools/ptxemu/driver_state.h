@@ -70,10 +70,17 @@ struct Stream {
     int priority = 0;
 };
 
+struct Capture;   // driver_graph.h
+struct Graph;
+struct GraphExec;
+struct GraphNode;
+
 struct Event {
     Context* context = nullptr;
     bool timing = true;
     bool recorded = false;
+    uint64_t capture_id = 0;   // recorded in this capture, behind these nodes; 0: in none
+    std::vector<GraphNode*> nodes;
     std::chrono::steady_clock::time_point time;
 };
 
@@ -105,6 +112,10 @@ struct State {
     std::unordered_map<const void*, LoadedFunction*> functions;
     std::unordered_map<const void*, std::unique_ptr<Stream>> streams;
     std::unordered_map<const void*, std::unique_ptr<Event>> events;
+    std::vector<std::shared_ptr<Capture>> captures;   // not yet ended
+    uint64_t next_capture_id = 1;
+    std::unordered_map<const void*, std::unique_ptr<Graph>> graphs;
+    std::unordered_map<const void*, std::unique_ptr<GraphExec>> graph_execs;
     std::string last_error;
 };
 State& state();                                           // never destroyed: threads may outlive main

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams and events. All work is done when the call that enqueues it returns, so a stream is only a name.
-#include "driver_state.h"
+#include "driver_graph.h"
 
 using namespace ptxemu;
 
@@ -20,11 +20,20 @@ void create_stream(CUstream* out, unsigned flags, int priority) {
     call.s.streams.emplace(stream.get(), std::move(stream));
 }
 
+void check_not_captured(State& s, const Event& event) {
+    for (const auto& capture : s.captures) {
+        if (event.capture_id != capture->id) continue;
+        capture->invalid = true;
+        fail(CUDA_ERROR_CAPTURED_EVENT, "the event was last recorded in a stream that is being captured");
+    }
+}
+
 void record(CUevent handle, CUstream stream) {
-    const Current call;
+    Current call;
     check_stream(call.s, stream);
     Event& event = find_event(call.s, handle);
     if (event.context != call.context.get()) fail(CUDA_ERROR_INVALID_HANDLE, "the event belongs to another context");
+    if (capture_record(call, event, stream)) return;
     event.recorded = true;
     event.time = std::chrono::steady_clock::now();
 }
@@ -43,31 +52,36 @@ PTXEMU_API CUresult CUDAAPI cuStreamDestroy_v2(CUstream handle) {
     return guarded("cuStreamDestroy", [&] {
         const Current call;
         if (call.s.streams.erase(handle) == 0) fail(CUDA_ERROR_INVALID_HANDLE, "no such stream");
+        for (const auto& capture : call.s.captures) {   // what it had captured stays, unjoined
+            if (capture->tails.count(handle) != 0) capture->invalid = true;
+        }
+        std::erase_if(call.s.captures, [&](const auto& capture) { return capture->origin == handle; });
     });
 }
 
 PTXEMU_API CUresult CUDAAPI cuStreamSynchronize(CUstream handle) {
     return guarded("cuStreamSynchronize", [&] {
         const Current call;
-        check_stream(call.s, handle);
+        forbid_in_capture(call.s, handle);
     });
 }
 
 PTXEMU_API CUresult CUDAAPI cuStreamQuery(CUstream handle) {
     return guarded("cuStreamQuery", [&] {
         const Current call;
-        check_stream(call.s, handle);
+        forbid_in_capture(call.s, handle);
     });
 }
 
 PTXEMU_API CUresult CUDAAPI cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flags) {
     return guarded("cuStreamWaitEvent", [&] {
-        const Current call;
+        Current call;
         check_stream(call.s, handle);
-        find_event(call.s, event);
+        const Event& waited = find_event(call.s, event);
         if ((flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0) {
             fail(CUDA_ERROR_INVALID_VALUE, "unknown flags " + hex(flags));
         }
+        capture_wait(call, waited, handle);
     });
 }
 
@@ -127,14 +141,14 @@ PTXEMU_API CUresult CUDAAPI cuEventRecordWithFlags(CUevent handle, CUstream stre
 PTXEMU_API CUresult CUDAAPI cuEventSynchronize(CUevent handle) {
     return guarded("cuEventSynchronize", [&] {
         const Current call;
-        find_event(call.s, handle);
+        check_not_captured(call.s, find_event(call.s, handle));
     });
 }
 
 PTXEMU_API CUresult CUDAAPI cuEventQuery(CUevent handle) {
     return guarded("cuEventQuery", [&] {
         const Current call;
-        find_event(call.s, handle);
+        check_not_captured(call.s, find_event(call.s, handle));
     });
 }
 

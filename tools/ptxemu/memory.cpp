@@ -26,11 +26,26 @@ uint64_t page_bytes() {
 
 }   // namespace
 
+void GlobalMemory::unmap(const Block& block) {
+    munmap(block.mapping, block.mapping_bytes);
+    if (block.written != nullptr) munmap(block.written, block.written_bytes);
+}
+
 GlobalMemory::~GlobalMemory() {
-    for (const auto& [base, block] : blocks_) {
-        munmap(block.mapping, block.mapping_bytes);
-        if (block.written != nullptr) munmap(block.written, block.written_bytes);
-    }
+    for (const auto* blocks : {&blocks_, &released_})
+        for (const auto& [base, block] : *blocks) unmap(block);
+}
+
+GlobalMemory::InUse::InUse(GlobalMemory& memory) : memory_(memory) {
+    const std::unique_lock lock(memory_.mutex_);
+    ++memory_.users_;
+}
+
+GlobalMemory::InUse::~InUse() {
+    const std::unique_lock lock(memory_.mutex_);
+    if (--memory_.users_ != 0) return;
+    for (const auto& [base, block] : memory_.released_) unmap(block);
+    memory_.released_.clear();
 }
 
 uint64_t GlobalMemory::allocate(uint64_t bytes) {
@@ -72,19 +87,22 @@ bool GlobalMemory::release(uint64_t base) {
     const auto found = blocks_.find(base);
     if (found == blocks_.end()) return false;
     total_ -= found->second.bytes;
-    munmap(found->second.mapping, found->second.mapping_bytes);
-    if (found->second.written != nullptr) munmap(found->second.written, found->second.written_bytes);
+    if (users_ != 0) released_.insert(*found);
+    else unmap(found->second);
     blocks_.erase(found);
     return true;
 }
 
 Allocation GlobalMemory::find(uint64_t address, uint64_t length) const {
     const std::shared_lock lock(mutex_);
-    auto after = blocks_.upper_bound(address);
-    if (after == blocks_.begin()) return {};
-    --after;
-    const Allocation allocation{after->first, after->second.bytes, after->second.written};
-    return allocation.contains(address, length) ? allocation : Allocation{};
+    for (const auto* blocks : {&blocks_, &released_}) {
+        auto after = blocks->upper_bound(address);
+        if (after == blocks->begin()) continue;
+        --after;
+        const Allocation allocation{after->first, after->second.bytes, after->second.written};
+        if (allocation.contains(address, length)) return allocation;
+    }
+    return {};
 }
 
 void GlobalMemory::mark_written(uint64_t address, uint64_t bytes) {

@@ -38,6 +38,18 @@ class GlobalMemory {
     Allocation find(uint64_t address, uint64_t length) const;
     uint64_t allocated_bytes() const;
 
+    // While one lives, memory that is released stays readable and writable: a kernel may be using it.
+    class InUse {
+      public:
+        explicit InUse(GlobalMemory& memory);
+        ~InUse();
+        InUse(const InUse&) = delete;
+        InUse& operator=(const InUse&) = delete;
+
+      private:
+        GlobalMemory& memory_;
+    };
+
     // New allocations remember which of their bytes were written (PTXEMU_CHECK=1). The host says so with mark_written;
     // bytes that are in no allocation, or in one that is not tracked, are ignored.
     void track_writes() { tracks_writes_ = true; }
@@ -48,7 +60,10 @@ class GlobalMemory {
   private:
     struct Block { uint64_t bytes; void* mapping; uint64_t mapping_bytes; uint8_t* written; uint64_t written_bytes; };
     mutable std::shared_mutex mutex_;
+    static void unmap(const Block& block);
     std::map<uint64_t, Block> blocks_;
+    std::map<uint64_t, Block> released_;   // while in use
+    int users_ = 0;
     uint64_t total_ = 0;
     bool tracks_writes_ = false;
 };
