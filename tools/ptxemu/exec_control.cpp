@@ -210,6 +210,18 @@ bool exec_mov_unpack(Exec& x, const Insn& in, uint32_t mask) {
     return true;
 }
 
+// mov.v2, mov.v4: list: destinations, then sources; aux: bits of an element. All are read before any is written.
+bool exec_mov_vector(Exec& x, const Insn& in, uint32_t mask) {
+    const uint32_t n = in.list_count / 2;
+    for (int l = 0; l < kLanes; ++l) {
+        if (!(mask >> l & 1)) continue;
+        Wide value[8];
+        for (uint32_t i = 0; i < n; ++i) value[i] = read_wide(x, x.lists[in.list + n + i], in.aux, l);
+        for (uint32_t i = 0; i < n; ++i) write_wide(x, x.lists[in.list + i], in.aux, l, value[i]);
+    }
+    return true;
+}
+
 int mov_bits(const Match& m) {
     static constexpr std::string_view kWords[] = {"b8",  "b16", "u16", "s16", "b32", "u32", "s32",
                                                   "f32", "b64", "u64", "s64", "f64", "b128"};
@@ -264,6 +276,20 @@ void encode_mov(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
     }
     out.slot[1] = d.source(from, bits);
     out.handler = bits <= 32 ? exec_mov32 : bits == 64 ? exec_mov64 : exec_mov128;
+}
+
+void encode_mov_vector(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
+    const size_t n = m.has("v2") ? 2 : 4;
+    if (ir.operands.size() != 2 || ir.operands[0].elements.size() != n || ir.operands[1].elements.size() != n)
+        d.fail("it needs two vectors of " + std::to_string(n) + " elements");
+    const int bits = mov_bits(m);
+    std::vector<uint32_t> slots;
+    for (const auto& e : ir.operands[0].elements) slots.push_back(d.destination(e, bits));
+    for (const auto& e : ir.operands[1].elements) slots.push_back(d.source(e, bits));
+    out.aux = static_cast<uint32_t>(bits);
+    out.list = d.list_begin();
+    for (uint32_t s : slots) d.list_add(s);
+    out.list_count = static_cast<uint32_t>(slots.size());
 }
 
 void copy_arguments(Exec& x, const Insn& in, uint32_t mask) {
@@ -418,6 +444,8 @@ const Row kRows[] = {
     {"createpolicy.cvt.L2.b64", "r64 s64", exec_mov64, "80"},
     // mov.type d, a;  mov.type d, {a, b ..};  mov.type {d, e ..}, a;  (9.7.9.3, .4)
     {"mov.pred", "p q", exec_mov_pred},
+    // mov.vec.type d, a: vector registers or lists of registers  (6.4.3)
+    {"mov.(v2|v4).(b8|b16|u16|s16|b32|u32|s32|f32|b64|u64|s64|f64)", "*", exec_mov_vector, nullptr, encode_mov_vector},
     {"mov.(b8|b16|u16|s16|b32|u32|s32|f32|b64|u64|s64|f64|b128)", "*", exec_mov32, nullptr, encode_mov},
 };
 

@@ -82,6 +82,7 @@ class Parser {
         What what;
         uint32_t index = 0;
         std::string unique;   // kVariable, kLabel
+        uint32_t vector = 1;  // kRegister: elements, which have consecutive indices
     };
     struct Range {
         uint32_t base, count;
@@ -204,6 +205,7 @@ class Parser {
     Operand operand(std::array<uint16_t, 3>& path, uint8_t depth);
     Operand single_operand(std::array<uint16_t, 3>& path, uint8_t depth);
     Operand list_operand(std::array<uint16_t, 3>& path, uint8_t depth, char close);
+    Operand register_operand(const Token& name, const Name& meaning);
     Operand named_operand(const Token& name, std::array<uint16_t, 3>& path, uint8_t depth);
     Operand constant_operand();
     void count_operand(int line) {

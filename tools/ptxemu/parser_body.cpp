@@ -5,6 +5,8 @@
 namespace ptxemu {
 namespace {
 
+constexpr const char* kElements[] = {".x", ".y", ".z", ".w", ".4", ".5", ".6", ".7"};   // of vector registers
+
 bool is_special_register(std::string_view name) {
     static constexpr std::string_view kNames[] = {
         "%tid", "%ntid", "%laneid", "%warpid", "%nwarpid", "%ctaid", "%nctaid", "%smid", "%nsmid", "%gridid",
@@ -176,14 +178,16 @@ void Parser::register_directive() {
             count = expect_literal("the number of registers", kMaxRegisters);
             expect('>');
         }
-        register_count_ += count;
+        if (range && d.vector > 1) fail(name.line, "a range of vector registers is not supported");
+        register_count_ += count * d.vector;
         if (register_count_ > kMaxRegisters) {
             fail(name.line, "more than " + std::to_string(kMaxRegisters) + " registers");
         }
         const auto base = static_cast<uint32_t>(f_->registers.size());
         if (!range) {
-            declare(name.text, {Name::What::kRegister, base, {}}, name.line);
-            f_->registers.push_back({std::string(name.text), d.type});
+            declare(name.text, {Name::What::kRegister, base, {}, d.vector}, name.line);
+            for (uint32_t i = 0; i < d.vector; ++i)
+                f_->registers.push_back({std::string(name.text) + (d.vector > 1 ? kElements[i] : ""), d.type});
             continue;
         }
         if (!scopes_[open_.back()].ranges.emplace(name.text, Range{base, static_cast<uint32_t>(count)}).second) {
@@ -460,18 +464,38 @@ Operand Parser::list_operand(std::array<uint16_t, 3>& path, uint8_t depth, char 
     return list;
 }
 
+// A vector register is its elements; with a suffix it is one of them (PTX ISA 6.4.3).
+Operand Parser::register_operand(const Token& name, const Name& meaning) {
+    const auto element = [&](uint32_t i) {
+        Operand o;
+        o.kind = Operand::Kind::kRegister;
+        o.name = std::string(name.text) + (meaning.vector > 1 ? kElements[i] : "");
+        o.reg = meaning.index + i;
+        return o;
+    };
+    if (meaning.vector == 1) return element(0);
+    const Token& next = lexer_.peek();
+    if (next.kind == Kind::kWord && next.text.size() == 1) {
+        const Token suffix = lexer_.take();
+        const std::string_view position = "xyzw", colour = "rgba";
+        const size_t at = std::min(position.find(suffix.text), colour.find(suffix.text));
+        if (at >= meaning.vector) fail(suffix.line, quoted(name.text) + " has no element ." + std::string(suffix.text));
+        return element(static_cast<uint32_t>(at));
+    }
+    Operand all;
+    all.kind = Operand::Kind::kVector;
+    for (uint32_t i = 0; i < meaning.vector; ++i) all.elements.push_back(element(i));
+    return all;
+}
+
 Operand Parser::named_operand(const Token& name, std::array<uint16_t, 3>& path, uint8_t depth) {
     Operand o;
     Name hit;
     if (const Name* known = find_name(name.text, open_.back(), hit)) {
-        o.name = known->what == Name::What::kRegister ? std::string(name.text) : known->unique;
-        if (known->what == Name::What::kRegister) {
-            o.kind = Operand::Kind::kRegister;
-            o.reg = known->index;
-        } else {
-            o.kind = Operand::Kind::kSymbol;
-            o.offset = additive_offset();
-        }
+        if (known->what == Name::What::kRegister) return register_operand(name, *known);
+        o.name = known->unique;
+        o.kind = Operand::Kind::kSymbol;
+        o.offset = additive_offset();
         return o;
     }
     o.name = std::string(name.text);

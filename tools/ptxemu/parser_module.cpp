@@ -147,7 +147,9 @@ Variable Parser::parameter(bool prototype) {
         unexpected(token, "a parameter (.param or .reg)");
     }
     const Space space = token.text == "param" ? Space::kParam : Space::kReg;
-    return declarator(declaration(space), false, false, prototype);
+    const Declaration d = declaration(space);
+    if (space == Space::kReg && d.vector > 1) fail(token.line, "a vector register as a parameter is not supported");
+    return declarator(d, false, false, prototype);
 }
 
 std::vector<Variable> Parser::parameter_list(bool prototype) {

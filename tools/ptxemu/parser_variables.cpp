@@ -28,7 +28,6 @@ Parser::Declaration Parser::declaration(Space space) {
             d.has_type = true;
         }
     }
-    if (d.vector > 1 && space == Space::kReg) fail(lexer_.peek().line, "vector registers are not supported");
     // .ptr: what a pointer parameter points to, for the optimiser.
     if (space == Space::kParam && accept_word("ptr")) {
         while (lexer_.peek().kind == Kind::kWord) {
