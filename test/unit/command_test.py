@@ -455,7 +455,12 @@ class EndToEnd(Command):
         self.assertEqual(shared["sm100_score_h64"], (51200, 34816))
         # 16 heads of 128 codes and their weights, fp32; static shared memory counts, too.
         self.assertEqual(shared["generic_score"], (16 * 128 * 4 + 16 * 4,) * 2)
-        for kernel in listed["kernels"]:
+        self.assertEqual([kernel["symbol"] for kernel in listed["cache_kernels"]],
+                         ["cache_store", "cache_store_pages", "cache_gather", "cache_query"])
+        for kernel in listed["cache_kernels"]:
+            self.assertEqual(list(kernel["registers"]), ["sm_80", "sm_90", "sm_100", "sm_120"])
+            self.assertIn(kernel["symbol"], text)
+        for kernel in listed["kernels"] + listed["cache_kernels"]:
             self.assertTrue(kernel["registers"], kernel)
             for architecture, registers in kernel["registers"].items():
                 self.assertRegex(architecture, r"^sm_\d+$")

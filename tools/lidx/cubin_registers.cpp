@@ -71,20 +71,17 @@ std::string architecture(const Elf64_Ehdr& header) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, int>> cubin_registers(const std::string& symbol) {
+std::vector<std::pair<std::string, int>> cubin_registers(const char* source, const std::string& symbol) {
     std::vector<std::pair<std::string, int>> found;
-    for (const KernelRow& row : kernel_rows()) {
-        if (row.symbol != symbol) continue;
-        const Fatbin fatbin = embedded_fatbin(row.source);
-        const std::string_view bytes(static_cast<const char*>(fatbin.bytes), fatbin.size_bytes);
-        for (size_t at = bytes.find(ELFMAG); at != std::string_view::npos; at = bytes.find(ELFMAG, at + 1)) {
-            Elf64_Ehdr header;
-            if (!read_at(bytes, at, &header) || header.e_machine != kMachineCuda
-                || header.e_shentsize != sizeof(Elf64_Shdr))
-                continue;
-            const int registers = kernel_registers(bytes.substr(at), header, symbol);
-            if (registers >= 0) found.emplace_back(architecture(header), registers);
-        }
+    const Fatbin fatbin = embedded_fatbin(source);
+    const std::string_view bytes(static_cast<const char*>(fatbin.bytes), fatbin.size_bytes);
+    for (size_t at = bytes.find(ELFMAG); at != std::string_view::npos; at = bytes.find(ELFMAG, at + 1)) {
+        Elf64_Ehdr header;
+        if (!read_at(bytes, at, &header) || header.e_machine != kMachineCuda
+            || header.e_shentsize != sizeof(Elf64_Shdr))
+            continue;
+        const int registers = kernel_registers(bytes.substr(at), header, symbol);
+        if (registers >= 0) found.emplace_back(architecture(header), registers);
     }
     return found;
 }

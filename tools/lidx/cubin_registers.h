@@ -7,7 +7,8 @@
 
 namespace lidx::command {
 
-// Registers per thread of a kernel in every embedded cubin that holds it: {"sm_100", 96}, ... in the cubins' order.
-std::vector<std::pair<std::string, int>> cubin_registers(const std::string& symbol);
+// Registers per thread of a kernel in every embedded cubin of its source that holds it: {"sm_100", 96}, ... in the
+// cubins' order. source: stem of kernel/*.cu.
+std::vector<std::pair<std::string, int>> cubin_registers(const char* source, const std::string& symbol);
 
 }  // namespace lidx::command

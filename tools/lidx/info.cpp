@@ -13,6 +13,7 @@
 #include "cubin_registers.h"
 #include "failure.h"
 #include "host/kernel_table.h"
+#include "kernel/cache_layout.h"
 #include "machine.h"
 
 namespace lidx::command {
@@ -21,6 +22,26 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Json registers_of(const char* source, const char* symbol) {
+    Json registers = Json::object();
+    for (const auto& [architecture, count] : cubin_registers(source, symbol)) registers[architecture] = count;
+    return registers;
+}
+
+std::string registers_text(const Json& registers) {
+    std::string text;
+    for (const auto& [architecture, count] : registers.items())
+        text += (text.empty() ? "" : ", ") + architecture + " " + std::to_string(count.get<int>());
+    return text;
+}
+
+Json cache_kernels() {
+    Json list = Json::array();
+    for (const CacheKernelRow& row : kCacheKernels)
+        list.push_back({{"symbol", row.symbol}, {"registers", registers_of(row.source, row.symbol)}});
+    return list;
+}
+
 Json kernels() {
     Json list = Json::array();
     for (int32_t index = 0; index < lidx_kernel_count(); ++index) {
@@ -28,9 +49,8 @@ Json kernels() {
         kernel.struct_size = sizeof kernel;
         if (lidx_get_kernel_info(nullptr, index, &kernel) != LIDX_OK)
             throw Failure(kInternal, lidx_last_error(nullptr));
-        Json registers = Json::object();
-        for (const auto& [architecture, count] : cubin_registers(kernel.symbol)) registers[architecture] = count;
-        const int shared_bytes_static = kernel_rows()[static_cast<size_t>(index)].shared_bytes_static;
+        const KernelRow& row = kernel_rows()[static_cast<size_t>(index)];
+        const int shared_bytes_static = row.shared_bytes_static;
         list.push_back({{"symbol", kernel.symbol},
                         {"architectures", kernel.architectures},
                         {"arithmetic", arithmetic_name(kernel.arithmetic)},
@@ -43,7 +63,7 @@ Json kernels() {
                         {"shared_bytes", kernel.shared_bytes + shared_bytes_static},
                         {"shared_bytes_decode", kernel.shared_bytes_decode + shared_bytes_static},
                         {"tmem_columns", kernel.tmem_columns},
-                        {"registers", registers}});
+                        {"registers", registers_of(row.source, row.symbol)}});
     }
     return list;
 }
@@ -87,9 +107,6 @@ void print(const Json& all) {
     std::printf("  %-18s %-8s %5s %5s %13s %7s %15s %5s  %s\n", "symbol", "arith.", "heads", "depth", "keys x tokens",
                 "threads", "shared (decode)", "tmem", "registers by architecture");
     for (const Json& k : all["kernels"]) {
-        std::string registers;
-        for (const auto& [architecture, count] : k["registers"].items())
-            registers += (registers.empty() ? "" : ", ") + architecture + " " + std::to_string(count.get<int>());
         const std::string tile =
             std::to_string(k["tile_keys"].get<int>()) + " x " + std::to_string(k["tile_tokens"].get<int>());
         const std::string shared = std::to_string(k["shared_bytes"].get<int>()) + " ("
@@ -97,8 +114,11 @@ void print(const Json& all) {
         std::printf("  %-18s %-8s %5s %5s %13s %7d %15s %5d  %s\n", k["symbol"].get<std::string>().c_str(),
                     k["arithmetic"].get<std::string>().c_str(), any_or(k["heads"].get<int>()).c_str(),
                     std::to_string(k["depth"].get<int>()).c_str(), tile.c_str(), k["threads"].get<int>(),
-                    shared.c_str(), k["tmem_columns"].get<int>(), registers.c_str());
+                    shared.c_str(), k["tmem_columns"].get<int>(), registers_text(k["registers"]).c_str());
     }
+    std::printf("\nkernels around the cache, %d threads\n", cache::kThreads);
+    for (const Json& k : all["cache_kernels"])
+        std::printf("  %-18s %s\n", k["symbol"].get<std::string>().c_str(), registers_text(k["registers"]).c_str());
     std::printf("\nmachines\n");
     for (const Json& m : all["machines"]) {
         const std::string kind = m["kind"].get<std::string>();
@@ -121,7 +141,8 @@ void print(const Json& all) {
 
 int run_info(const InfoOptions& options) {
     const Json all = {
-        {"version", lidx_version()}, {"kernels", kernels()}, {"machines", {machine("cuda", nullptr), emulator()}}};
+        {"version", lidx_version()}, {"kernels", kernels()}, {"cache_kernels", cache_kernels()},
+        {"machines", {machine("cuda", nullptr), emulator()}}};
     if (options.json)
         std::printf("%s\n", json_text(all).c_str());
     else
