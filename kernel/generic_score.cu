@@ -180,8 +180,8 @@ __device__ __forceinline__ void score_tile(const ScoreParams& p, int32_t request
                 load_key(p, place, k);
                 k_scale = ptx::ld_global_nc_f32(p.k_scale + place.scale_page * p.k_scale_page_stride +
                                                 int64_t{place.slot} * 4);
-            } else if (p.check_word) {
-                ptx::st_global_u32(p.check_word, 1);
+            } else {
+                report_bad_page(p);
             }
         }
         const float score = ptx::mul_rn_f32(k_scale, score_row(p, row, thread, k, shared));

@@ -13,6 +13,8 @@ __device__ __forceinline__ float load_float(const void* base, int64_t index, Flo
     return __uint_as_float(uint32_t{ptx::ld_global_nc_u16(static_cast<const uint16_t*>(base) + index)} << 16);
 }
 
+__device__ __forceinline__ int32_t float_bytes(FloatType type) { return type == FloatType::kFp32 ? 4 : 2; }
+
 // The weight of a row's head: q_scale, or the product of both factors, rounded once.
 __device__ __forceinline__ float load_weight(const ScoreParams& p, int64_t row, int32_t head) {
     const float weight = load_float(p.q_scale, row * p.weight_stride + head, p.weight_type);
@@ -21,9 +23,17 @@ __device__ __forceinline__ float load_weight(const ScoreParams& p, int64_t row, 
 }
 
 // bf16 scores are the fp32 scores, rounded to nearest even.
+__device__ __forceinline__ void store_float(void* base, int64_t index, FloatType type, float value) {
+    if (type == FloatType::kFp32) ptx::st_global_f32(static_cast<float*>(base) + index, value);
+    else ptx::st_global_u16(static_cast<uint16_t*>(base) + index, ptx::cvt_rn_bf16_f32(value));
+}
 __device__ __forceinline__ void store_score(const ScoreParams& p, int64_t cell, float score) {
-    if (p.score_type == FloatType::kFp32) ptx::st_global_f32(static_cast<float*>(p.scores) + cell, score);
-    else ptx::st_global_u16(static_cast<uint16_t*>(p.scores) + cell, ptx::cvt_rn_bf16_f32(score));
+    store_float(p.scores, cell, p.score_type, score);
+}
+
+// LIDX_FLAG_CHECK: many threads of many CTAs may say so.
+__device__ __forceinline__ void report_bad_page(const ScoreParams& p) {
+    if (p.check_word) ptx::st_relaxed_gpu_global_u32(p.check_word, 1);
 }
 
 // What LIDX_FLAG_FILL leaves in a dead cell.

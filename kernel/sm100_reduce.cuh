@@ -91,26 +91,28 @@ __device__ __forceinline__ void reduce(const float (&row)[T::kColumns / 32][32],
     }
 }
 
-__device__ __forceinline__ void store(float* to, float score) { ptx::st_global_f32(to, score); }
-__device__ __forceinline__ void store(uint16_t* to, float score) {
-    ptx::st_global_u16(to, ptx::cvt_rn_bf16_f32(score));
+// The cell of the thread's key (relative: of column 0) in the first row of the first token tile. It moves on with the
+// tiles, so that the loop multiplies no strides.
+template <class T>
+__device__ __forceinline__ uint8_t* first_cells(const ScoreParams& p, const Work& work, const OwnKey& own) {
+    const int64_t row = int64_t{work.rows.begin} + work.tile_begin * T::kTokens;
+    const int64_t cell = row * p.score_stride + (p.relative != 0 ? 0 : own.key);
+    return static_cast<uint8_t*>(p.scores) + cell * float_bytes(p.score_type);
 }
 
-// The scores of token tile n, in the rows that see the thread's key. A warp's lanes hold consecutive keys: each store
+// The scores of a token tile, in the rows that see the thread's key. A warp's lanes hold consecutive keys: each store
 // of fp32 is one full line of 128 bytes.
-template <class T, class Score>
-__device__ __forceinline__ void store_tile(const ScoreParams& p, const Work& work, int32_t n, uint32_t turn,
-                                           const OwnKey& own, const float (&sum)[T::kTokens],
-                                           typename T::SharedLayout& shared) {
-    const int64_t row = int64_t{work.rows.begin} + n * T::kTokens;
-    Score* to = static_cast<Score*>(p.scores) + row * p.score_stride + (p.relative != 0 ? 0 : own.key);
-    const uint32_t relative = p.relative != 0 ? UINT32_MAX : 0;
+template <class T>
+__device__ __forceinline__ void store_tile(const ScoreParams& p, uint32_t turn, const OwnKey& own, uint8_t*& cells,
+                                           const float (&sum)[T::kTokens], typename T::SharedLayout& shared) {
+    const int64_t row_bytes = p.score_stride * float_bytes(p.score_type);
 #pragma unroll
-    for (int token = 0; token < T::kTokens; ++token, to += p.score_stride) {
+    for (int token = 0; token < T::kTokens; ++token, cells += row_bytes) {
         uint32_t begin, size;
         ptx::ld_shared_v2_u32(begin, size, ptx::cvta_to_shared(&shared.sights[turn & 1][token]));
         const uint32_t offset = static_cast<uint32_t>(own.key) - begin;
-        if (offset < size) store(to + (offset & relative), ptx::mul_rn_f32(own.scale, sum[token]));
+        if (offset < size)
+            store_float(cells, p.relative != 0 ? offset : 0, p.score_type, ptx::mul_rn_f32(own.scale, sum[token]));
     }
 }
 

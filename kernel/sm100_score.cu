@@ -16,24 +16,31 @@
 //     r[h] = relu(S[h]): max.NaN(x, +0), or (x + |x|) * 0.5 in column pairs 0, 4, 8, ...; the same bits, NaN included
 //     even = fma(q_scale[h], r[h], even)    h = 0, 2, 4, ...    even and odd start at +0
 //     odd  = fma(q_scale[h], r[h], odd)     h = 1, 3, 5, ...
-//     score = k_scale * (even + odd)
+//     score = k_scale * (even + odd)         bf16: rounded to nearest even from that
+// q_scale[h] is the product of two factors, rounded once, where there are two.
 //
-// Pipeline: four warps drain and reduce; one elected lane of warp 0 also issues all TMA and MMA. Time runs down, n is
-// the tile:
+// Who sees what (kernel/live.h) decides which token tiles and which boxes of K a CTA loads at all: those from the first
+// to the last that see a key of its tile, and between the first and the last key that they see (sm100_work.cuh). Inside
+// that rectangle rows differ only in what is stored.
+//
+// Pipeline: four warps drain and reduce (sm100_reduce.cuh); one elected lane of warp 0 also issues all TMA and MMA.
+// Time runs down, n is the tile; its share is the weights of its columns and the keys that its rows see:
 //
 //     TMA             tensor core   warps 0-3
-//     Q0, Q1, K       .             Tensor Memory, barriers, q_scale 0, k_scale
-//     .               MMA 0         q_scale 1 on its way (registers)
+//     Q0, Q1, K       .             Tensor Memory, barriers, share 0, k_scale
+//     .               MMA 0         share 1 on its way (registers)
 //     Q2 -> buffer 0  .             s_full: drain S 0, meet; MMA 1 may go
-//     .               MMA 1         relu, q_scale, sums, store of tile 0; q_scale 1 -> shared; q_scale 2 on its way
+//     .               MMA 1         share 1 -> shared; relu, weights, sums, store of tile 0; share 2 on its way
 //     Q3 -> buffer 1  .             s_full: drain S 1, meet; MMA 2 may go ...
 //
 // Hand-overs:
-//     k_full      TMA -> issuer: the K tile is in shared memory. One phase.
+//     k_full      TMA -> issuer: the K tile is in shared memory.
 //     q_full[b]   TMA -> issuer: a token tile is in Q buffer b.
-//     s_full      tcgen05.commit -> all: S is complete; so the MMA has read its Q buffer, which may be overwritten.
+//     s_full      tcgen05.commit -> all: S is complete; so the MMA has read K and its Q buffer, which may go.
 //     meet        all -> issuer: every warp has drained S (wait::ld), the stage may be overwritten;
-//                 all -> all: tile n - 1's q_scale have been read, tile n's are in place.
+//                 all -> all: tile n - 1's share has been read, tile n's is in place.
+//     hull        all -> all, once a unit where rows see different keys: what each warp's rows see (bar.sync).
+// The next unit of a launch with a limit of CTAs goes on with the same barriers, one phase further.
 //
 // Budget of a 128 x 128 tile (clocks per SM; docs/kernel-sm100.md): MMA 256; FMA pipe 192 (64 FFMA2, 16 FADD2, 16 FMUL2
 // per warp), ALU 192 (96 FMNMX per warp); shared memory 50 KiB, 34 KiB with one token tile; Tensor Memory 128 columns.
@@ -170,15 +177,14 @@ __device__ __forceinline__ void score_unit(const ScoreParams& p, const ptx::Tens
         ptx::tcgen05_alloc(ptx::cvta_to_shared(&shared.tmem_base), T::kTmemColumns);
         ptx::tcgen05_relinquish_alloc_permit();
     }
-    keep_share<T>(load_share<T>(p, work, work.tile_begin, self), progress.turn, self, shared);
     OwnKey own = load_own_key(p, work, self);
+    keep_share<T>(load_share<T>(p, work, work.tile_begin, self), progress.turn, self, shared);
     if (!own.live) {
         if (work.keys.has(own.key)) give_up_key(p, work, own.key);
         own.key = kNoKey;
     }
     meet();   // barriers, Tensor Memory and the first tile's shares are there
     ptx::griddepcontrol_launch_dependents();   // not before: a dependent CTA must not take our Tensor Memory
-    ptx::tcgen05_fence_after_thread_sync();
     const ptx::TmemAddr s{ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.tmem_base)) + kTmemColumnS};
     if (self.issuer()) {
         wait(ptx::cvta_to_shared(&shared.k_full), {progress.loads & 1});
@@ -186,6 +192,7 @@ __device__ __forceinline__ void score_unit(const ScoreParams& p, const ptx::Tens
     }
     ++progress.loads;
 
+    uint8_t* cells = first_cells<T>(p, work, own);
     for (int32_t n = work.tile_begin; n < work.tile_end; ++n) {
         const uint32_t turn = progress.turn++;
         const Share next = load_share<T>(p, work, n + 1, self);
@@ -201,8 +208,7 @@ __device__ __forceinline__ void score_unit(const ScoreParams& p, const ptx::Tens
         }
         float sum[T::kTokens];
         reduce<T>(row, turn, shared, sum);
-        if (p.score_type == FloatType::kFp32) store_tile<T, float>(p, work, n, turn, own, sum, shared);
-        else store_tile<T, uint16_t>(p, work, n, turn, own, sum, shared);
+        store_tile<T>(p, turn, own, cells, sum, shared);
     }
 }
 

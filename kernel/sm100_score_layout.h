@@ -58,8 +58,8 @@ struct Tile {
     static constexpr int kTokens = kTokens_;
     static constexpr int kColumns = kHeads * kTokens;               // MMA N
     static constexpr int kTmemColumns = kColumns <= 32 ? 32 : kColumns <= 64 ? 64 : 128;   // a power of two
-    // CTAs of an SM that the registers are meant for.
-    static constexpr int kCtas = kColumns <= 32 ? 6 : kColumns <= 64 ? 5 : kColumns <= 96 ? 4 : 3;
+    // CTAs of an SM that the registers are meant for (16 tokens of 4 heads do not get along with 96).
+    static constexpr int kCtas = kColumns <= 32 ? 6 : kColumns <= 64 && kTokens < 16 ? 5 : kColumns <= 96 ? 4 : 3;
     using SharedLayout = Shared<kColumns, kTokens>;
     static constexpr int kSharedBytes = sizeof(SharedLayout);
     static constexpr int kSharedBytesDecode = offsetof(SharedLayout, q1);   // launches with one token tile

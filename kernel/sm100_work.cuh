@@ -209,7 +209,7 @@ __device__ __forceinline__ void give_up_key(const ScoreParams& p, const Work& wo
         const int32_t row = work.rows.begin + token;
         const KeyRange keys = live_keys(p.view, work.request, work.rows, row);
         if (!keys.has(key)) continue;
-        if (p.check_word) ptx::st_global_u32(p.check_word, 1);
+        report_bad_page(p);
         if (p.fill_columns == 0) return;
         store_score(p, row * p.score_stride + column_of(p, keys, key), dead_score());
     }

@@ -55,6 +55,10 @@ LIDX_PTX void st_global_u32(void* a, uint32_t b) {
 LIDX_PTX void st_global_u16(void* a, uint16_t b) {
     asm volatile("st.global.u16 [%0], %1;" ::"l"(a), "h"(b) : "memory");
 }
+// st{.weak, .relaxed}{.scope}{.ss}.type [a], b;  .relaxed: PTX ISA 6.0, sm_70. Several threads may store at once.
+LIDX_PTX void st_relaxed_gpu_global_u32(void* a, uint32_t b) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(a), "r"(b) : "memory");
+}
 LIDX_PTX void st_shared_u32(SharedAddr a, uint32_t b) {
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(a.value), "r"(b) : "memory");
 }

@@ -181,8 +181,9 @@ TEST_CASE("page size, layout, tile variant, limit of CTAs: a row has the same bi
     const Machine machine(emulator());
     constexpr const char* kPlaces[] = {"p64/block-split/pad0",  "p16/block-split/pad16", "p32/split-pool/pad0",
                                        "p128/split-pool/pad16", "p256/block-split/pad0", "p0/contiguous/pad0"};
-    for (const int heads : {64, 32}) {
+    for (const int heads : {64, 32, 128, 16, 8, 4}) {
         std::vector<std::string> kernels = family(machine, heads);
+        if (kernels.empty() && heads != 64 && heads != 32) continue;
         if (kernels.empty()) kernels = {"generic_score"};
         const std::string shape = "/h" + std::to_string(heads) + "/d128/t7/b3/n300/", rest = "/gap0/normal/ragged/";
         std::map<std::pair<int, int>, std::vector<uint32_t>> first;   // request and token: bits
@@ -198,6 +199,10 @@ TEST_CASE("page size, layout, tile variant, limit of CTAs: a row has the same bi
         std::vector<std::vector<uint32_t>> rows, generic;
         for (const std::string& kernel : kernels)
             for (const char* place : kPlaces) compare(kernel + shape + place + rest + "nocheck/guard/s72", &rows);
+        for (const std::string& kernel : kernels)
+            if (kernel.rfind("sm100_", 0) == 0)
+                for (const char* words : {"/sms1", "/sms5", "/pdl", "/fill100", "/ids,i64"})
+                    compare(kernel + shape + "p48/block-split/pad0" + rest + "nocheck/guard/s72" + words, &rows);
         for (const char* place : kPlaces)
             compare("generic_score" + shape + place + rest + "check/tight/s72", &generic);
         for (const char* words : {"/sms1", "/sms5", "/pdl", "/fill100", "/ids,i64"})

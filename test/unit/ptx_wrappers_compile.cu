@@ -55,6 +55,7 @@ extern "C" __global__ void wrappers_memory(const uint8_t* in, float* out, uint32
     st_global_f32(out, ld_shared_f32(address) + four.x + four.y + four.z + four.w);
     st_global_u32(words, ld_shared_u32(address + 4) + static_cast<uint32_t>(ld_global_nc_s32(in + 32)));
     st_global_u16(words + 2, ld_global_nc_u16(in + 48));
+    st_relaxed_gpu_global_u32(words + 9, 1);
     st_global_u32(words + 1, static_cast<uint32_t>(a.bits ^ b.bits));
     uint32_t low, high;
     ld_shared_v2_u32(low, high, address + 56);
