@@ -67,7 +67,7 @@ cache_gather(const __grid_constant__ lidx::cache::GatherParams p) {
     const uint32_t slot = static_cast<uint32_t>(key) - index * static_cast<uint32_t>(p.page_size);
     const uint32_t page = ptx::ld_global_nc_u32(p.block_table + request * p.block_table_stride + index);
     if (page >= p.num_pages) {
-        if (p.check_word && lane == 0) ptx::st_global_u32(p.check_word, 1);
+        if (p.check_word && lane == 0) ptx::st_relaxed_gpu_global_u32(p.check_word, 1);
         return;
     }
     if (lane * 16 < p.depth)

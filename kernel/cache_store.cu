@@ -47,7 +47,7 @@ __device__ __forceinline__ Place find_place(const StoreParams& p, int32_t row) {
         if (page < static_cast<uint64_t>(p.num_pages))
             return place_at(p, page, static_cast<uint64_t>(slot) - page * static_cast<uint32_t>(p.page_size));
     }
-    if (p.check_word) ptx::st_global_u32(p.check_word, 1);
+    if (p.check_word) ptx::st_relaxed_gpu_global_u32(p.check_word, 1);
     return nowhere;
 }
 

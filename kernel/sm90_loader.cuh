@@ -342,7 +342,7 @@ __device__ __forceinline__ void load_all(const ScoreParams& p, Loader& loader, t
     else load_requests<T>(p, loader, shared);
     if (loader.warp == T::kLoaderWarps - 1)
         load_item<T>(p, loader, shared, {loader.ring, 0, 0, 0, 0, 0, 0, 0}, {0, 0});
-    if (loader.bad && p.check_word) ptx::st_global_u32(p.check_word, 1);
+    if (loader.bad && p.check_word) ptx::st_relaxed_gpu_global_u32(p.check_word, 1);
 }
 
 }  // namespace lidx::sm90_score
