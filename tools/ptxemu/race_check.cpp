@@ -174,6 +174,7 @@ void Checker::touch(RecordPool& pool, uint32_t& head, Record& a, const Group& gr
             Record& again = pool[i];
             again.parts &= ~a.parts;
             if (again.parts == 0) {
+                if (!(again.flags & Record::kWrite)) --readers;
                 *link = again.next;
                 pool.release(i);
                 continue;
