@@ -679,7 +679,8 @@ def tcgen05_pair(f, integers):
             part, lbo, sbo = operand_image(a_bytes[cta * m // 2 : (cta + 1) * m // 2], span_bytes, span, 0)
             part += bytes(-len(part) % 1024)
             offset_b = len(part)
-            images.append(words(part + operand_image(b_bytes[cta * n // 2 : (cta + 1) * n // 2], span_bytes, span, 0)[0]))
+            rest = operand_image(b_bytes[cta * n // 2 : (cta + 1) * n // 2], span_bytes, span, 0)[0]
+            images.append(words(part + rest))
         d = []
         for i in range(m):
             line = []
@@ -712,7 +713,8 @@ def tcgen05_pair(f, integers):
         body = 'mov.u32 %r50, %cluster_ctarank;\n'
         body += COPY_IN.replace(
             'mov.u32 %%r0, %%tid.x;',
-            'mad.wide.u32 %%%%l0, %%%%r50, %d, %%%%l0;\nmad.wide.u32 %%%%l1, %%%%r50, %d, %%%%l1;\nmov.u32 %%%%r0, %%%%tid.x;'
+            'mad.wide.u32 %%%%l0, %%%%r50, %d, %%%%l0;\n'
+            'mad.wide.u32 %%%%l1, %%%%r50, %d, %%%%l1;\nmov.u32 %%%%r0, %%%%tid.x;'
             % (image_bytes, out_bytes),
         ) % len(images[0])
         body += MEET + alloc(columns).replace('cta_group::1', 'cta_group::2')
@@ -939,6 +941,121 @@ mov.b32 %r30, 0x76543210;
 # ---- tensor copies ----
 
 
+REDUCE = """
+ld.param.u64 %%l0, [p0];
+ld.param.u64 %%l1, [p1];
+ld.param.u64 %%l2, [p2];
+mov.u32 %%r0, %%tid.x;
+mul.wide.u32 %%l3, %%r0, 4;
+add.u64 %%l4, %%l0, %%l3;
+add.u64 %%l5, %%l1, %%l3;
+add.u64 %%l6, %%l2, %%l3;
+ld.global.b32 %%r1, [%%l4];
+st.global.b32 [%%l6], %%r1;
+ld.global.b32 %%r2, [%%l5];
+mov.u32 %%r10, smem;
+shl.b32 %%r3, %%r0, 2;
+add.u32 %%r3, %%r3, %%r10;
+st.shared.b32 [%%r3], %%r2;
+fence.proxy.async;
+bar.sync 0;
+setp.ne.u32 %%p0, %%r0, 0;
+@%%p0 exit;
+%s
+cp.async.bulk.commit_group;
+cp.async.bulk.wait_group 0;
+"""
+
+
+def reduced(op, t, a, b):
+    """One element of cp.reduce.async.bulk (PTX ISA 9.7.9.25.4.2), codes in and out."""
+    bits = int(t.strip('bfsu'))
+    if t in ('f16', 'bf16', 'f32', 'f64'):
+        shape = {'f16': 'e', 'f32': 'f', 'f64': 'd'}.get(t)
+
+        def value(c):
+            if t == 'bf16':
+                return struct.unpack('<f', struct.pack('<I', c << 16))[0]
+            return struct.unpack('<' + shape, c.to_bytes(bits // 8, 'little'))[0]
+
+        if op != 'add':
+            return min(a, b, key=value) if op == 'min' else max(a, b, key=value)
+        total = value(a) + value(b)   # f32: an H200 keeps subnormals, whatever the manual says
+        if t == 'bf16':   # exact in fp32 for the values used here; nearest even
+            c = int.from_bytes(struct.pack('<f', total), 'little')
+            return (c + 0x7FFF + (c >> 16 & 1)) >> 16
+        return int.from_bytes(struct.pack('<' + shape, total), 'little')
+    x, y = (signed(a, bits), signed(b, bits)) if t[0] == 's' else (a, b)
+    return {
+        'add': lambda: x + y,
+        'min': lambda: min(x, y),
+        'max': lambda: max(x, y),
+        'inc': lambda: 0 if a >= b else a + 1,
+        'dec': lambda: b if a == 0 or a > b else a - 1,
+        'and': lambda: a & b,
+        'or': lambda: a | b,
+        'xor': lambda: a ^ b,
+    }[op]() & mask(bits)
+
+
+def reduction_values(t):
+    bits = int(t.strip('bfsu'))
+    n = 1024 // bits
+    if t in ('f16', 'bf16', 'f32', 'f64'):
+        e, f, bias = {'f16': (5, 10, 15), 'bf16': (8, 7, 127), 'f32': (8, 23, 127), 'f64': (11, 52, 1023)}[t]
+        codes = [
+            rng.getrandbits(1) << (bits - 1) | rng.randint(bias - 4, bias + 4) << f | rng.getrandbits(f)
+            for _ in range(n)
+        ]
+        codes[0], codes[1], codes[2] = 1, 1 << (bits - 1) | 3, 0   # subnormals, zero
+        return codes
+    return [rng.getrandbits(bits) >> rng.choice([0, 0, bits // 2]) for _ in range(n)]
+
+
+def async_reductions(f):
+    forms = [('add', t) for t in ('u32', 's32', 'u64', 'f32', 'f64', 'f16', 'bf16')]
+    forms += [(op, t) for op in ('min', 'max') for t in ('u32', 's32', 'u64', 's64', 'f16', 'bf16')]
+    forms += [('inc', 'u32'), ('dec', 'u32')]
+    forms += [(op, t) for op in ('and', 'or', 'xor') for t in ('b32', 'b64')]
+    kinds = {'u32': 2, 's32': 3, 'u64': 4, 's64': 5, 'f16': 6, 'f32': 7, 'bf16': 9, 'b32': 2, 'b64': 4}
+    for op, t in forms:
+        bits = int(t.strip('bfsu'))
+        a, b = reduction_values(t), reduction_values(t)
+        if t in ('f16', 'bf16', 'f32'):
+            b[1], b[2] = 1 << (bits - 1) | 2, 1 << (bits - 1) | (1 << (bits - 2))
+        out = [reduced(op, t, x, y) for x, y in zip(a, b)]
+
+        def line(codes):
+            return hexes(words(b''.join(c.to_bytes(bits // 8, 'little') for c in codes)))
+
+        lines = ['in b32: ' + line(a), 'in b32: ' + line(b), 'out b32: ' + line(out)]
+        noftz = '.noftz' if op == 'add' and t in ('f16', 'bf16') else ''
+        source = 'model of the manual, 9.7.9.25.4.2 and 9.7.9.25.5.3, confirmed on an H200'
+        shared = '.shared .align 128 .b8 smem[128];'
+        f.program(
+            'bulk_reduce_%s_%s' % (op, t),
+            source,
+            lines,
+            REDUCE
+            % ('cp.reduce.async.bulk.global.shared::cta.bulk_group.%s%s.%s [%%l2], [%%r10], 128;' % (op, noftz, t)),
+            registers=shared,
+        )
+        if t not in kinds:
+            continue
+        n = 1024 // bits
+        f.program(
+            'tensor_reduce_%s_%s' % (op, t),
+            source,
+            lines + ['map: buffer=2 type=%d rank=1 dims=%d box=%d swizzle=0' % (kinds[t], n, n)],
+            REDUCE
+            % (
+                'mov.b64 %l7, p3;\ncvta.param.u64 %l7, %l7;\nmov.b32 %r4, 0;\n'
+                + 'cp.reduce.async.bulk.tensor.1d.global.shared::cta.%s.tile.bulk_group [%%l7, {%%r4}], [%%r10];' % op
+            ),
+            registers=shared,
+        )
+
+
 def tensor_copies(f):
     def add(name, dims, box, start, span, element_bytes=1):
         """Loads a box and writes it out as it lies in shared memory; the tensor holds counting bytes."""
@@ -1150,6 +1267,7 @@ if __name__ == '__main__':
     groups.write()
     copies = File('matrix_copies', 'Asynchronous copies.', target='sm_90')
     tensor_copies(copies)
+    async_reductions(copies)
     copies.write()
     fifth = File('matrix_tcgen05', 'The fifth-generation tensor core.', target='sm_100f', version='8.8')
     only_100a = File('matrix_tcgen05_i8', 'tcgen05.mma on integers.', target='sm_100a', version='8.8')

@@ -713,6 +713,120 @@ TEST_CASE("launches: misuse", "[driver]") {
 
 namespace {
 
+// Every thread adds 1 to the first word and waits until all have; the second word is what the last one saw. In a
+// cooperative launch %envreg1 and %envreg2 hold the address of the grid's workspace, which is the third word's test.
+const char kMeeting[] = R"(
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry meeting(.param .u64 where, .param .u32 ctas)
+{
+    .reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %l<4>;
+    ld.param.u64 %l0, [where];
+    ld.param.u32 %r0, [ctas];
+    atom.acq_rel.gpu.global.add.u32 %r1, [%l0], 1;
+WAIT:
+    ld.acquire.gpu.global.u32 %r2, [%l0];
+    setp.lt.u32 %p0, %r2, %r0;
+    @%p0 bra WAIT;
+    st.global.u32 [%l0+4], %r2;
+    mov.u32 %r3, %envreg1;
+    mov.u32 %r4, %envreg2;
+    or.b32 %r3, %r3, %r4;
+    setp.ne.u32 %p1, %r3, 0;
+    selp.u32 %r3, 1, 0, %p1;
+    st.global.u32 [%l0+8], %r3;
+    ret;
+}
+.visible .entry pairs(.param .u64 where)
+.reqnctapercluster 2, 1, 1
+{
+    .reg .b32 %r<4>; .reg .b64 %l<4>;
+    ld.param.u64 %l0, [where];
+    mov.u32 %r0, %cluster_ctarank;
+    mov.u32 %r1, %ctaid.x;
+    mad.wide.u32 %l1, %r1, 4, %l0;
+    st.global.u32 [%l1], %r0;
+    ret;
+}
+)";
+
+}   // namespace
+
+TEST_CASE("cooperative launches: all CTAs are resident, and too many are refused") {
+    Fixture x;
+    const CUmodule module = x.load(kMeeting);
+    const CUfunction f = x.function(module, "meeting");
+    CUdeviceptr where = x.allocate(12);
+    int per_sm = 0, sms = 0, cooperative = 0;
+    REQUIRE(cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, f, 1, 0) == CUDA_SUCCESS);
+    REQUIRE(cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0) == CUDA_SUCCESS);
+    REQUIRE(cuDeviceGetAttribute(&cooperative, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 0) == CUDA_SUCCESS);
+    CHECK(cooperative == 1);
+    for (uint32_t ctas : {1u, 40u, static_cast<uint32_t>(per_sm * sms)}) {
+        CHECK(cuMemsetD32(where, 0, 3) == CUDA_SUCCESS);
+        void* params[] = {&where, &ctas};
+        CHECK(cuLaunchCooperativeKernel(f, ctas, 1, 1, 1, 1, 1, 0, nullptr, params) == CUDA_SUCCESS);
+        uint32_t words[3] = {};
+        CHECK(cuMemcpyDtoH(words, where, sizeof words) == CUDA_SUCCESS);
+        CHECK(words[1] == ctas);
+        CHECK(words[2] == 1);
+    }
+    uint32_t many = static_cast<uint32_t>(per_sm * sms) + 1;
+    void* params[] = {&where, &many};
+    CHECK(cuLaunchCooperativeKernel(f, many, 1, 1, 1, 1, 1, 0, nullptr, params) ==
+          CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    CUlaunchAttribute attribute = {};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    attribute.value.cooperative = 1;
+    CUlaunchConfig config = {};
+    config.gridDimX = many;
+    config.gridDimY = config.gridDimZ = config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    CHECK(cuLaunchKernelEx(&config, f, params, nullptr) == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+}
+
+TEST_CASE("clusters: launched with the attribute or as the kernel says; how many fit") {
+    Fixture x;
+    const CUmodule module = x.load(kMeeting);
+    const CUfunction pairs = x.function(module, "pairs"), meeting = x.function(module, "meeting");
+    CUdeviceptr where = x.allocate(24);
+    void* params[] = {&where};
+    CHECK(cuLaunchKernel(pairs, 6, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr) == CUDA_SUCCESS);
+    uint32_t ranks[6] = {};
+    CHECK(cuMemcpyDtoH(ranks, where, sizeof ranks) == CUDA_SUCCESS);
+    for (uint32_t i = 0; i < 6; ++i) CHECK(ranks[i] == i % 2);
+    CUlaunchAttribute attribute = {};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    CUlaunchConfig config = {};
+    config.gridDimX = 64;
+    config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+    config.blockDimX = 1024;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    int last = 1 << 30;
+    for (unsigned size : {1u, 2u, 4u, 8u}) {
+        attribute.value.clusterDim = {size, 1, 1};
+        int clusters = 0;
+        CHECK(cuOccupancyMaxActiveClusters(&clusters, meeting, &config) == CUDA_SUCCESS);
+        CHECK(clusters > 0);
+        CHECK(clusters < last);
+        last = clusters;
+    }
+    attribute.value.clusterDim = {16, 1, 1};
+    int size = 0;
+    CHECK(cuOccupancyMaxActiveClusters(&size, meeting, &config) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    config.numAttrs = 0;
+    CHECK(cuOccupancyMaxPotentialClusterSize(&size, meeting, &config) == CUDA_SUCCESS);
+    CHECK(size == 8);
+    CHECK(cuFuncSetAttribute(meeting, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1) == CUDA_SUCCESS);
+    CHECK(cuOccupancyMaxPotentialClusterSize(&size, meeting, &config) == CUDA_SUCCESS);
+    CHECK(size == 16);
+}
+
+namespace {
+
 // After a fault nothing works in this process any more, in no context.
 void check_broken_by(const char* kernel, CUdeviceptr where, CUresult expected) {
     CUcontext other = nullptr, current = nullptr;

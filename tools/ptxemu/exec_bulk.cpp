@@ -128,7 +128,7 @@ Reduction tensor_reduction(int lane, const TensorMapArgs& map, AtomOp op) {
     Reduction r;
     if (known) {
         const auto& t = kTypes[map.data_type];
-        r = {op, t.type, t.bytes, t.is_signed, t.type == AtomType::kF32};
+        r = {op, t.type, t.bytes, t.is_signed};
     }
     const bool integer = r.type == AtomType::kInt && r.bytes >= 4;
     const bool half = r.type == AtomType::kF16 || r.type == AtomType::kBf16;
@@ -337,7 +337,6 @@ Reduction reduction_of(Decoder& d, const Match& m, bool to_shared) {
                            : AtomType::kInt;
     r.bytes = t.ends_with("64") ? 8 : t.ends_with("16") ? 2 : 4;
     r.is_signed = t[0] == 's';
-    r.flush = r.type == AtomType::kF32;
     const bool bits = t == "b32" || t == "b64", half = t == "f16" || t == "bf16";
     const bool logic = r.op == AtomOp::kAnd || r.op == AtomOp::kOr || r.op == AtomOp::kXor;
     bool legal = false;
@@ -433,7 +432,7 @@ void encode_async(Decoder& d, const Match& m, const Instruction& ir, Insn& out) 
     if (reduces && to_shared) {
         out.imm = encode_reduction(reduction_of(d, m, true));
     } else if (reduces) {
-        out.imm = encode_reduction({AtomOp::kAdd, AtomType::kInt, out.aux, t[0] == 's', false});
+        out.imm = encode_reduction({AtomOp::kAdd, AtomType::kInt, out.aux, t[0] == 's'});
     }
     out.list = d.list_begin();
     d.list_memory(ir.operands[0]);

@@ -875,18 +875,13 @@ const Row kRows[] = {
 
 template <class T>
 void reduce_as(const Reduction& r, uint8_t* target, const uint8_t* operand, uint32_t bytes) {
-    const auto flushed = [&r](T v) {
-        if constexpr (sizeof(T) == 4)
-            if (r.flush && (v & 0x7f800000u) == 0) return static_cast<T>(v & 0x80000000u);
-        return v;
-    };
     for (uint32_t at = 0; at < bytes; at += sizeof(T)) {
         T* place = reinterpret_cast<T*>(target + at);
         T b;
         std::memcpy(&b, operand + at, sizeof b);
         T old = __atomic_load_n(place, __ATOMIC_SEQ_CST);
         while (true) {
-            const T value = flushed(apply_any<T>(r.op, r.type, flushed(old), flushed(b), T(0), r.is_signed));
+            const T value = apply_any<T>(r.op, r.type, old, b, T(0), r.is_signed);
             if (__atomic_compare_exchange_n(place, &old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) break;
         }
     }
