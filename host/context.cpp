@@ -82,7 +82,9 @@ std::unique_ptr<lidx_context> open_context(const lidx_config& config) {
         context->retained = true;
     }
     const CurrentContext current(*context);
-    context->kernels = std::make_unique<Kernels>(driver, context->limits.compute_capability);
+    context->kernels =
+        std::make_unique<Kernels>(driver, context->limits.compute_capability,
+                                  device_attribute(*context, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
     return context;
 }
 

@@ -51,6 +51,12 @@ inline void require_pointer(const char* field, const void* pointer, uintptr_t al
                                      ": must be a multiple of " + std::to_string(alignment_bytes));
 }
 
+// A pointer that is read (why: what makes it so), or else one that must be null.
+inline void require_if(bool used, const char* field, const void* pointer, uintptr_t alignment_bytes, const char* why) {
+    if (used) return require_pointer(field, pointer, alignment_bytes);
+    if (pointer != nullptr) fail(LIDX_ERR_VALUE, std::string(field) + " is not null: the plan's " + why);
+}
+
 // who: what needs it, for the text.
 inline void require_workspace(const void* workspace, size_t workspace_bytes, const char* who, size_t needed_bytes) {
     const std::string needs = std::string(": ") + who + " needs " + std::to_string(needed_bytes);

@@ -6,24 +6,17 @@
 
 #include "host/field_checks.h"
 #include "host/operand_maps.h"
+#include "host/rows.h"
 #include "host/status.h"
 
 namespace lidx {
 
 namespace {
 
-// A pointer that the plan reads (why: what makes it do so), or else one that must be null.
-void require_if(bool used, const char* field, const void* pointer, uintptr_t alignment_bytes, const char* why) {
-    if (used) return require_pointer(field, pointer, alignment_bytes);
-    if (pointer != nullptr) fail(LIDX_ERR_VALUE, std::string(field) + " is not null: the plan's " + why);
-}
-
 uintptr_t float_alignment(FloatType type) { return type == FloatType::kBf16 ? 2 : 4; }
 
 void check_args(const lidx_plan& plan, const lidx_score_args& args) {
     const ScoreParams& p = plan.params;
-    const uintptr_t length_bytes = p.view.wide != 0 ? 8 : 4;
-    const bool window = p.view.visibility == Visibility::kWindow;
     const uintptr_t weight_bytes = plan.kernel->weight_alignment_bytes;
     require_pointer("q", args.q, 16);
     require_pointer("q_scale", args.q_scale, weight_bytes != 0 ? weight_bytes : float_alignment(p.weight_type));
@@ -34,13 +27,7 @@ void check_args(const lidx_plan& plan, const lidx_score_args& args) {
     require_if(!plan.contiguous, "block_table", args.block_table, 4, "page_size = 0 (contiguous) has none");
     require_if(plan.scale_table, "scale_block_table", args.scale_block_table, 4,
                "scale_block_table_stride = 0 (the scales have no table of their own)");
-    require_if(!window, "context_lens", args.context_lens, length_bytes, "visibility is LIDX_SEE_WINDOW");
-    require_if(window, "row_begin", args.row_begin, length_bytes, "visibility is not LIDX_SEE_WINDOW");
-    require_if(window, "row_end", args.row_end, length_bytes, "visibility is not LIDX_SEE_WINDOW");
-    require_if(p.view.row_map == RowMap::kCuSeqlens, "cu_seqlens_q", args.cu_seqlens_q, 4,
-               "row_map is not LIDX_ROWS_CU_SEQLENS");
-    require_if(p.view.row_map == RowMap::kRequestIds, "row_requests", args.row_requests, 4,
-               "row_map is not LIDX_ROWS_REQUEST_IDS");
+    check_row_pointers(p.view, row_pointers(args));
     require_pointer("scores", args.scores, float_alignment(p.score_type));
     if (plan.workspace_bytes != 0)
         require_workspace(args.workspace, args.workspace_bytes, "the plan", plan.workspace_bytes);
@@ -56,9 +43,7 @@ void launch(const lidx_context& context, const lidx_plan& plan, void** kernel_pa
     config.blockDimZ = plan.block[2];
     config.sharedMemBytes = plan.shared_bytes;
     config.hStream = stream;
-    CUlaunchAttribute overlap = {};
-    overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    overlap.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchAttribute overlap = overlap_attribute();
     if (plan.pdl) {
         config.attrs = &overlap;
         config.numAttrs = 1;
@@ -96,9 +81,7 @@ void enqueue_score(const lidx_context& context, const lidx_plan& plan, const lid
     const CurrentContext current(context);
 
     ScoreParams params = plan.params;
-    params.view.row_map_data = args.row_requests != nullptr ? args.row_requests : args.cu_seqlens_q;
-    params.view.lengths = args.row_begin != nullptr ? args.row_begin : args.context_lens;
-    params.view.ends = args.row_end;
+    set_row_pointers(params.view, row_pointers(args));
     params.q = static_cast<const uint8_t*>(args.q);
     params.q_scale = args.q_scale;
     params.q_scale2 = args.q_scale2;

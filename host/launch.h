@@ -8,6 +8,14 @@
 
 namespace lidx {
 
+// Programmatic dependent launch (LIDX_FLAG_PDL).
+inline CUlaunchAttribute overlap_attribute() {
+    CUlaunchAttribute overlap = {};
+    overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    overlap.value.programmaticStreamSerializationAllowed = 1;
+    return overlap;
+}
+
 // cuLaunchKernelEx in the current context; a failure names kernel, grid and sizes.
 void launch_kernel(const lidx_context& context, const char* symbol, CUfunction function, const CUlaunchConfig& config,
                    void** kernel_params);

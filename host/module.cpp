@@ -13,7 +13,9 @@
     X(generic_score)    \
     X(cache_store)      \
     X(cache_gather)     \
-    X(cache_query)
+    X(cache_query)      \
+    X(topk)             \
+    X(topk_sm80)
 
 extern "C" {
 #define LIDX_FATBIN(source)                                                                  \
@@ -63,7 +65,8 @@ Fatbin embedded_fatbin(const char* source) {
     fail(LIDX_ERR_INTERNAL, std::string("no fatbin is embedded for ") + source);
 }
 
-Kernels::Kernels(const Driver& driver, int compute_capability) : driver_(driver) {
+Kernels::Kernels(const Driver& driver, int compute_capability, int shared_bytes_per_cta)
+    : driver_(driver), shared_bytes_per_cta_(shared_bytes_per_cta) {
     try {
         for (size_t row = 0; row < kKernelCount; ++row)
             if (kernels_[row].function == nullptr && runs_on(kernel_rows()[row], compute_capability))
@@ -71,6 +74,7 @@ Kernels::Kernels(const Driver& driver, int compute_capability) : driver_(driver)
         for (size_t index = 0; index < kCacheKernelCount; ++index)
             if (cache_kernels_[index] == nullptr)
                 load(embedded_fatbin(kCacheKernels[index].source), compute_capability);
+        load(embedded_fatbin(topk_source(compute_capability)), compute_capability);
     } catch (...) {
         unload();
         throw;
@@ -115,6 +119,16 @@ void Kernels::load(const Fatbin& fatbin, int compute_capability) {
         if (std::strcmp(kCacheKernels[index].source, fatbin.source) == 0)
             check(driver_.cuModuleGetFunction(&cache_kernels_[index], module, kCacheKernels[index].symbol),
                   std::string("cuModuleGetFunction of ") + kCacheKernels[index].symbol);
+    if (std::strcmp(topk_source(compute_capability), fatbin.source) != 0) return;
+    for (size_t index = 0; index < kTopkKernelCount; ++index) {
+        const std::string of_kernel = std::string(" of ") + kTopkKernels[index];
+        check(driver_.cuModuleGetFunction(&topk_kernels_[index], module, kTopkKernels[index]),
+              "cuModuleGetFunction" + of_kernel);
+        check(driver_.cuFuncSetAttribute(topk_kernels_[index], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                         shared_bytes_per_cta_),
+              "cuFuncSetAttribute MAX_DYNAMIC_SHARED_SIZE_BYTES = " + std::to_string(shared_bytes_per_cta_) +
+                  of_kernel);
+    }
 }
 
 }  // namespace lidx

@@ -30,8 +30,9 @@ struct LoadedKernel {
 class Kernels {
 public:
     explicit Kernels(const Driver& driver) : driver_(driver) {}  // nothing loaded yet
-    // Loads the embedded fatbin of every source file that has a row for `compute_capability`, and those of the cache.
-    Kernels(const Driver& driver, int compute_capability);
+    // Loads the embedded fatbin of every source file that has a row for `compute_capability`, and those of the cache and
+    // of top-k, whose launches may have all the shared memory that the device gives a CTA.
+    Kernels(const Driver& driver, int compute_capability, int shared_bytes_per_cta);
     ~Kernels();
     Kernels(const Kernels&) = delete;
     Kernels& operator=(const Kernels&) = delete;
@@ -43,6 +44,8 @@ public:
     void forget() noexcept { modules_.clear(); }
     const LoadedKernel& operator[](size_t row) const { return kernels_[row]; }
     CUfunction operator[](CacheKernel kernel) const { return cache_kernels_[static_cast<size_t>(kernel)]; }
+    CUfunction operator[](TopkKernel kernel) const { return topk_kernels_[static_cast<size_t>(kernel)]; }
+    int shared_bytes_per_cta() const { return shared_bytes_per_cta_; }
 
 private:
     void unload() noexcept;
@@ -51,6 +54,8 @@ private:
     std::vector<CUmodule> modules_;
     std::array<LoadedKernel, kKernelCount> kernels_ = {};
     std::array<CUfunction, kCacheKernelCount> cache_kernels_ = {};
+    std::array<CUfunction, kTopkKernelCount> topk_kernels_ = {};
+    int shared_bytes_per_cta_ = 0;
 };
 
 }  // namespace lidx

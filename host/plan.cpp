@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "host/field_checks.h"
+#include "host/rows.h"
 #include "host/status.h"
 #include "kernel/generic_score_layout.h"
 #include "kernel/live.h"
@@ -18,14 +19,8 @@ namespace lidx {
 
 namespace {
 
-constexpr int64_t kMaxBatch = 65536;
 constexpr uint32_t kKnownFlags = LIDX_FLAG_CHECK | LIDX_FLAG_CAUSAL | LIDX_FLAG_FILL | LIDX_FLAG_RELATIVE_COLUMNS |
                                  LIDX_FLAG_PDL;
-// The kernels' enumerations are lidx.h's numbers.
-static_assert(static_cast<int>(RowMap::kRequestIds) == LIDX_ROWS_REQUEST_IDS);
-static_assert(static_cast<int>(RowMap::kFixed) == LIDX_ROWS_FIXED);
-static_assert(static_cast<int>(Visibility::kRowLength) == LIDX_SEE_ROW_LENGTH);
-static_assert(static_cast<int>(Visibility::kWindow) == LIDX_SEE_WINDOW);
 static_assert(static_cast<int>(FloatType::kBf16) == LIDX_BF16);
 
 bool is_contiguous(const lidx_score_desc& desc) { return desc.page_size == 0; }
@@ -170,20 +165,9 @@ void check_desc(const lidx_score_desc& desc) {
     if ((desc.flags & ~kKnownFlags) != 0)
         fail(LIDX_ERR_VALUE, equals("flags", desc.flags) + ": the flags are the bits of " +
                                  std::to_string(kKnownFlags) + " (LIDX_FLAG_*)");
-    require_range("row_map", desc.row_map, LIDX_ROWS_CU_SEQLENS, LIDX_ROWS_REQUEST_IDS);
-    require_range("batch", desc.batch, 0, kMaxBatch);
-    require_range("max_rows", desc.max_rows, 0, kMaxInt32);
-    require_range("max_tokens", desc.max_tokens, 0, kMaxInt32);
+    check_rows(row_fields(desc));
     require_range("heads", desc.heads, 1, kMaxInt32);
     require_range("depth", desc.depth, 1, kMaxInt32);
-    require_range("visibility", desc.visibility, LIDX_SEE_REQUEST_LENGTH, LIDX_SEE_WINDOW);
-    if (has(desc, LIDX_FLAG_CAUSAL) && desc.visibility != LIDX_SEE_REQUEST_LENGTH)
-        fail(LIDX_ERR_VALUE, equals("flags", desc.flags) + " has LIDX_FLAG_CAUSAL: with " +
-                                 equals("visibility", desc.visibility) + " each row has its own keys already");
-    require_range("length_type", desc.length_type, LIDX_INT32, LIDX_INT64);
-    require_range("compress_ratio", desc.compress_ratio, 0,
-                  desc.visibility == LIDX_SEE_WINDOW ? 1 : kMaxCompressRatio);
-    require_range("max_keys", desc.max_keys, 0, kMaxKeys);
     require_range("max_sms", desc.max_sms, 0, kMaxInt32);
     require_range("page_size", desc.page_size, 0, kMaxInt32);
     require_range("num_pages", desc.num_pages, 1, kMaxInt32);
@@ -272,18 +256,8 @@ namespace {
 // Every field that is not a pointer, but the work of the launch.
 ScoreParams make_params(const lidx_score_desc& desc) {
     ScoreParams params = {};
-    params.view.batch = desc.batch;
-    params.view.rows = desc.max_rows;
-    params.view.max_tokens = static_cast<int32_t>(request_tokens(desc));
-    params.view.keys_limit = static_cast<int32_t>(keys_limit(desc));
-    params.view.window_limit = has(desc, LIDX_FLAG_RELATIVE_COLUMNS)
-                                   ? static_cast<int32_t>(std::min(keys_limit(desc), score_columns(desc)))
-                                   : params.view.keys_limit;
-    params.view.compress_ratio = std::max(desc.compress_ratio, 1);
-    params.view.row_map = static_cast<RowMap>(desc.row_map);
-    params.view.visibility = static_cast<Visibility>(desc.visibility);
-    params.view.causal = has(desc, LIDX_FLAG_CAUSAL) ? 1 : 0;
-    params.view.wide = desc.length_type == LIDX_INT64 ? 1 : 0;
+    params.view = make_view(row_fields(desc), keys_limit(desc),
+                            has(desc, LIDX_FLAG_RELATIVE_COLUMNS) ? score_columns(desc) : kMaxKeys);
     params.num_pages = desc.num_pages;
     params.scale_num_pages = scale_pages(desc);
     params.k_page_stride = desc.k_page_stride;

@@ -52,6 +52,29 @@ LIDX_HOST_DEVICE inline RequestRows request_rows(const RowView& v, int32_t reque
     return {0, 0, 0};
 }
 
+// The request that a row belongs to; -1: none. The inverse of request_rows, but for the limit max_tokens.
+LIDX_HOST_DEVICE inline int32_t row_owner(const RowView& v, int32_t row) {
+    int32_t request = v.batch;
+    switch (v.row_map) {
+        case RowMap::kFixed: request = v.max_tokens > 0 ? row / v.max_tokens : v.batch; break;
+        case RowMap::kRequestIds: {
+            const auto id = static_cast<uint32_t>(v.row_map_data[row]);
+            if (id < static_cast<uint32_t>(v.batch)) request = static_cast<int32_t>(id);
+            break;
+        }
+        case RowMap::kCuSeqlens: {
+            int32_t begin = 0, end = v.batch;   // the first request that ends beyond the row
+            while (begin < end) {
+                const int32_t middle = begin + (end - begin) / 2;
+                if (v.row_map_data[middle + 1] <= row) begin = middle + 1;
+                else end = middle;
+            }
+            if (begin < v.batch && v.row_map_data[begin] <= row) request = begin;
+        }
+    }
+    return request < v.batch ? request : -1;
+}
+
 // ---- keys
 
 // Keys [begin, end) of a request; begin = end where there are none.

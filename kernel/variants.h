@@ -41,3 +41,9 @@
     X(cache_store_pages, cache_store)     \
     X(cache_gather, cache_gather)         \
     X(cache_query, cache_query)
+
+// X(symbol, score type): what the scores are that are selected from. kernel/topk.cu from sm_90 on, kernel/topk_sm80.cu
+// before.
+#define LIDX_TOPK_VARIANTS(X)   \
+    X(topk_select_fp32, Fp32)   \
+    X(topk_select_bf16, Bf16)

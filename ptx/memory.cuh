@@ -47,6 +47,53 @@ LIDX_PTX U32x4 ld_global_nc_v4_u32(const void* a) {
     return d;
 }
 
+// ld{.weak}{.ss}.type d, [a];                   PTX ISA 1.0, all targets (9.7.9.8)
+// Not .nc: for what another kernel or another CTA of this one may have written.
+LIDX_PTX uint32_t ld_global_u32(const void* a) {
+    uint32_t d;
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(d) : "l"(a) : "memory");
+    return d;
+}
+LIDX_PTX int32_t ld_global_s32(const void* a) {
+    int32_t d;
+    asm volatile("ld.global.s32 %0, [%1];" : "=r"(d) : "l"(a) : "memory");
+    return d;
+}
+// With p, @p ld: the d given where p is false, without a branch, so that several are in flight at once.
+LIDX_PTX uint32_t ld_global_u32(bool p, const void* a, uint32_t d) {
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %1, 0;\n\t@p ld.global.u32 %0, [%2];\n\t}"
+                 : "+r"(d)
+                 : "r"(static_cast<uint32_t>(p)), "l"(a)
+                 : "memory");
+    return d;
+}
+LIDX_PTX uint16_t ld_global_u16(bool p, const void* a, uint16_t d) {
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %1, 0;\n\t@p ld.global.u16 %0, [%2];\n\t}"
+                 : "+h"(d)
+                 : "r"(static_cast<uint32_t>(p)), "l"(a)
+                 : "memory");
+    return d;
+}
+
+// ld{.weak}{.ss}.vec.type d, [a];  .vec = { .v4, .v2 }: aligned to the whole     PTX ISA 1.0, all targets (9.7.9.8)
+// @p ld: zeros where p is false.
+LIDX_PTX F32x4 ld_global_v4_f32(bool p, const void* a) {
+    F32x4 d{0.0f, 0.0f, 0.0f, 0.0f};
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %4, 0;\n\t@p ld.global.v4.f32 {%0, %1, %2, %3}, [%5];\n\t}"
+                 : "+f"(d.x), "+f"(d.y), "+f"(d.z), "+f"(d.w)
+                 : "r"(static_cast<uint32_t>(p)), "l"(a)
+                 : "memory");
+    return d;
+}
+LIDX_PTX U32x2 ld_global_v2_u32(bool p, const void* a) {
+    U32x2 d{0, 0};
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %2, 0;\n\t@p ld.global.v2.u32 {%0, %1}, [%3];\n\t}"
+                 : "+r"(d.x), "+r"(d.y)
+                 : "r"(static_cast<uint32_t>(p)), "l"(a)
+                 : "memory");
+    return d;
+}
+
 // st{.weak}{.ss}.type [a], b;                   PTX ISA 1.0, all targets (9.7.9.11)
 LIDX_PTX void st_global_f32(void* a, float b) { asm volatile("st.global.f32 [%0], %1;" ::"l"(a), "f"(b) : "memory"); }
 LIDX_PTX void st_global_u32(void* a, uint32_t b) {
@@ -61,6 +108,9 @@ LIDX_PTX void st_relaxed_gpu_global_u32(void* a, uint32_t b) {
 }
 LIDX_PTX void st_shared_u32(SharedAddr a, uint32_t b) {
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(a.value), "r"(b) : "memory");
+}
+LIDX_PTX void st_shared_u64(SharedAddr a, uint64_t b) {
+    asm volatile("st.shared.u64 [%0], %1;" ::"r"(a.value), "l"(b) : "memory");
 }
 LIDX_PTX void st_shared_f32(SharedAddr a, float b) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(a.value), "f"(b) : "memory");
@@ -90,6 +140,16 @@ LIDX_PTX void st_shared_v2_u32(SharedAddr a, uint32_t b0, uint32_t b1) {
 LIDX_PTX uint32_t ld_shared_u32(SharedAddr a) {
     uint32_t d;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(d) : "r"(a.value) : "memory");
+    return d;
+}
+LIDX_PTX uint16_t ld_shared_u16(SharedAddr a) {
+    uint16_t d;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(d) : "r"(a.value) : "memory");
+    return d;
+}
+LIDX_PTX uint64_t ld_shared_u64(SharedAddr a) {
+    uint64_t d;
+    asm volatile("ld.shared.u64 %0, [%1];" : "=l"(d) : "r"(a.value) : "memory");
     return d;
 }
 LIDX_PTX float ld_shared_f32(SharedAddr a) {

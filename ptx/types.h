@@ -46,6 +46,10 @@ struct F32x4 {
     float x, y, z, w;
 };
 
+struct U32x2 {
+    uint32_t x, y;
+};
+
 struct U32x4 {
     uint32_t x, y, z, w;
 };

@@ -494,6 +494,81 @@ typedef struct lidx_cache_stats {
 } lidx_cache_stats;
 LIDX_API lidx_status lidx_cache_get_stats(lidx_cache *cache, lidx_cache_stats *stats);
 
+/* ---- top-k --------------------------------------------------------------------------------------------- */
+
+/* What a chosen key is called. */
+typedef enum lidx_index_kind {
+    LIDX_INDEX_POSITION = 0,     /* its number among the keys of its request: the column, without relative columns */
+    LIDX_INDEX_RELATIVE = 1,     /* counted from the first key that the row sees (row_begin) */
+    LIDX_INDEX_PHYSICAL = 2,     /* its slot in the pool: block_table[b][position / page_size] * page_size +
+                                    position % page_size, in 32-bit arithmetic */
+    LIDX_INDEX_OFFSET = 3        /* position + offsets[row] */
+} lidx_index_kind;
+typedef enum lidx_sort {
+    LIDX_SORT_POSITION = 0,      /* ascending positions */
+    LIDX_SORT_SCORE = 1          /* in the order of preference */
+} lidx_sort;
+
+/* For every row the k keys that come first in the order of preference: forced keys, then the higher score, then the
+ * smaller position; -0 equals +0, +inf is the highest score, NaN is below -inf. Exact and deterministic: a row's result
+ * is the same alone, in any batch and on every replay. A row that sees k keys or fewer gets all of them. Limits:
+ * k 1 .. 4096, and those of lidx_score_desc for the fields that it shares. The first fields say, as there, whose a row
+ * is and which keys it sees. */
+typedef struct lidx_topk_desc {
+    size_t struct_size;            /* set by lidx_topk_desc_init() */
+    uint32_t flags;                /* LIDX_FLAG_CAUSAL, LIDX_FLAG_RELATIVE_COLUMNS, LIDX_FLAG_PDL */
+    int32_t row_map;               /* lidx_row_map */
+    int32_t batch;
+    int32_t max_rows;              /* rows of scores and indices. One that is no request's sees nothing: -1 everywhere */
+    int32_t max_tokens;
+    int32_t visibility;            /* lidx_visibility */
+    int32_t length_type;           /* lidx_int_type */
+    int32_t compress_ratio;
+    int64_t max_keys;              /* upper bound of keys per request; sizes the launch */
+    int64_t score_stride;          /* elements between rows of scores */
+    int32_t score_type;            /* lidx_float_type: fp32 or bf16 */
+    int32_t k;
+    int32_t forced_first;          /* the first keys that a row sees which are chosen whatever their score, 0 or more */
+    int32_t forced_last;           /* and the last; where both are more than k, the smaller positions */
+    int32_t index_kind;            /* lidx_index_kind */
+    int32_t sort;                  /* lidx_sort */
+    int64_t index_stride;          /* elements between rows of indices, >= k; 0: k */
+    int64_t top_score_stride;      /* of top_scores, >= k; 0: k */
+    int32_t page_size;             /* LIDX_INDEX_PHYSICAL: keys per page; else 0 */
+    int32_t reserved;              /* 0 */
+    int64_t block_table_stride;    /* LIDX_INDEX_PHYSICAL: entries per request, which limit its keys, too; else 0 */
+} lidx_topk_desc;
+LIDX_API lidx_status lidx_topk_desc_init(lidx_topk_desc *desc);
+
+/* Bytes of workspace of a top-k on this context's device: 0 where rows are short or many. Its first max_rows 32-bit words
+ * are zero before the first call that uses it; every call leaves them so. Calls that may overlap need one each. */
+LIDX_API lidx_status lidx_topk_workspace_bytes(lidx_context *ctx, const lidx_topk_desc *desc, size_t *bytes);
+
+/* Device pointers. Scores of keys that a row does not see are not read. */
+typedef struct lidx_topk_args {
+    size_t struct_size;            /* set by lidx_topk_args_init() */
+    const void *scores;            /* [max_rows, score_stride] score_type, aligned to its type; column = position, or
+                                      with LIDX_FLAG_RELATIVE_COLUMNS position - the first that the row sees */
+    const void *context_lens;      /* these five: as lidx_score_args has them */
+    const void *row_begin;
+    const void *row_end;
+    const int32_t *cu_seqlens_q;
+    const int32_t *row_requests;
+    const void *block_table;       /* LIDX_INDEX_PHYSICAL: [batch, block_table_stride]; else NULL */
+    const int32_t *offsets;        /* LIDX_INDEX_OFFSET: [max_rows]; else NULL */
+    int32_t *indices;              /* [max_rows, index_stride]: min(k, keys seen) indices, then -1 up to k */
+    float *top_scores;             /* [max_rows, top_score_stride]: their scores, then -inf up to k; NULL: not wanted */
+    int32_t *counts;               /* [max_rows]: min(k, keys seen); NULL: not wanted */
+    void *workspace;               /* 16-byte aligned; NULL if none is needed */
+    size_t workspace_bytes;
+} lidx_topk_args;
+LIDX_API lidx_status lidx_topk_args_init(lidx_topk_args *args);
+
+/* Enqueues one launch. Validates, allocates nothing, reads no device memory, synchronises nothing, can be captured.
+ * LIDX_ERR_UNSUPPORTED: the device's shared memory does not hold the rows that max_keys allows. */
+LIDX_API lidx_status lidx_topk_enqueue(lidx_context *ctx, const lidx_topk_desc *desc, const lidx_topk_args *args,
+                                       void *stream);
+
 /* ---- errors -------------------------------------------------------------------------------------------- */
 
 /* Static text for a status, for example "LIDX_ERR_VALUE: a field is outside its limits". */

@@ -192,6 +192,44 @@ PIN_AT(lidx_cache_stats, tokens, 40);
 PIN(float_type, sizeof(lidx_float_type) == 4 && LIDX_FP32 == 0 && LIDX_BF16 == 1 && LIDX_FP16 == 2);
 
 /* Every function is linked, with the type that a C compiler sees. */
+PIN(lidx_topk_desc, sizeof(lidx_topk_desc) == 112);
+PIN_AT(lidx_topk_desc, flags, 8);
+PIN_AT(lidx_topk_desc, row_map, 12);
+PIN_AT(lidx_topk_desc, batch, 16);
+PIN_AT(lidx_topk_desc, max_rows, 20);
+PIN_AT(lidx_topk_desc, max_tokens, 24);
+PIN_AT(lidx_topk_desc, visibility, 28);
+PIN_AT(lidx_topk_desc, length_type, 32);
+PIN_AT(lidx_topk_desc, compress_ratio, 36);
+PIN_AT(lidx_topk_desc, max_keys, 40);
+PIN_AT(lidx_topk_desc, score_stride, 48);
+PIN_AT(lidx_topk_desc, score_type, 56);
+PIN_AT(lidx_topk_desc, k, 60);
+PIN_AT(lidx_topk_desc, forced_first, 64);
+PIN_AT(lidx_topk_desc, forced_last, 68);
+PIN_AT(lidx_topk_desc, index_kind, 72);
+PIN_AT(lidx_topk_desc, sort, 76);
+PIN_AT(lidx_topk_desc, index_stride, 80);
+PIN_AT(lidx_topk_desc, top_score_stride, 88);
+PIN_AT(lidx_topk_desc, page_size, 96);
+PIN_AT(lidx_topk_desc, reserved, 100);
+PIN_AT(lidx_topk_desc, block_table_stride, 104);
+
+PIN(lidx_topk_args, sizeof(lidx_topk_args) == 112);
+PIN_AT(lidx_topk_args, scores, 8);
+PIN_AT(lidx_topk_args, context_lens, 16);
+PIN_AT(lidx_topk_args, row_begin, 24);
+PIN_AT(lidx_topk_args, row_end, 32);
+PIN_AT(lidx_topk_args, cu_seqlens_q, 40);
+PIN_AT(lidx_topk_args, row_requests, 48);
+PIN_AT(lidx_topk_args, block_table, 56);
+PIN_AT(lidx_topk_args, offsets, 64);
+PIN_AT(lidx_topk_args, indices, 72);
+PIN_AT(lidx_topk_args, top_scores, 80);
+PIN_AT(lidx_topk_args, counts, 88);
+PIN_AT(lidx_topk_args, workspace, 96);
+PIN_AT(lidx_topk_args, workspace_bytes, 104);
+
 int main(void) {
     lidx_config config;
     lidx_score_desc desc;
@@ -212,6 +250,8 @@ int main(void) {
     lidx_cache_stats stats;
     lidx_cache *cache = NULL;
     int64_t sequence = 5;
+    lidx_topk_desc topk;
+    lidx_topk_args topk_args;
     int32_t index;
 
     kernel.struct_size = sizeof(kernel);
@@ -254,6 +294,10 @@ int main(void) {
     if (lidx_cache_fill_tables(NULL, &tables, NULL) != LIDX_ERR_NULL) return 32;
     if (lidx_cache_fill_slots(NULL, &sequence, &index, 1, &sequence) != LIDX_ERR_NULL) return 33;
     if (lidx_cache_get_stats(NULL, &stats) != LIDX_ERR_NULL) return 34;
+    if (lidx_topk_desc_init(&topk) != LIDX_OK || topk.struct_size != 112 || topk.k != 0) return 35;
+    if (lidx_topk_args_init(&topk_args) != LIDX_OK || topk_args.struct_size != 112) return 36;
+    if (lidx_topk_enqueue(NULL, &topk, &topk_args, NULL) != LIDX_ERR_NULL) return 37;
+    if (lidx_topk_workspace_bytes(NULL, &topk, &bytes) != LIDX_ERR_NULL) return 38;
     lidx_cache_destroy(cache);
     lidx_plan_destroy(plan);
     lidx_close(NULL);

@@ -51,7 +51,8 @@ TEST_CASE("module: every kernel source has an embedded fatbin whose header spans
     CHECK_THROWS_AS(lidx::embedded_fatbin("sm110_score"), lidx::Failure);
 }
 
-constexpr int kCacheModules = 3;   // store, gather and query run on every device
+constexpr int kCommonModules = 4;   // store, gather, query and top-k run on every device
+constexpr int kSharedBytes = 101376;   // what the device is said to give a CTA
 
 TEST_CASE("module: a device gets the modules it can run, and shared memory is set once") {
     const lidx::Driver driver = fake_table();
@@ -63,9 +64,16 @@ TEST_CASE("module: a device gets the modules it can run, and shared memory is se
         fake_reset();
         driver.cuCtxPushCurrent(fake_primary_context());
         {
-            const lidx::Kernels kernels(driver, row.capability);
-            CHECK(fake().modules_loaded == row.modules + kCacheModules);
-            CHECK(fake().function_count == row.functions + static_cast<int>(lidx::kCacheKernelCount));
+            const lidx::Kernels kernels(driver, row.capability, kSharedBytes);
+            CHECK(fake().modules_loaded == row.modules + kCommonModules);
+            CHECK(fake().function_count == row.functions + static_cast<int>(lidx::kCacheKernelCount + lidx::kTopkKernelCount));
+            for (size_t i = 0; i < lidx::kTopkKernelCount; ++i) {
+                const auto* function =
+                    reinterpret_cast<const FakeFunction*>(kernels[static_cast<lidx::TopkKernel>(i)]);
+                REQUIRE(function != nullptr);
+                CHECK(std::string(function->name) == lidx::kTopkKernels[i]);
+                CHECK(function->max_dynamic_shared_bytes == kSharedBytes);
+            }
             for (size_t i = 0; i < lidx::kCacheKernelCount; ++i) {
                 const auto* function =
                     reinterpret_cast<const FakeFunction*>(kernels[static_cast<lidx::CacheKernel>(i)]);
@@ -135,6 +143,7 @@ TEST_CASE("module: what the driver refuses is LIDX_ERR_MODULE, and nothing stays
         {FakeCall::k_cuModuleGetFunction, 0, "cuModuleGetFunction of sm100_score_h64"},
         {FakeCall::k_cuModuleGetFunction, 16, "cuModuleGetFunction of generic_score"},
         {FakeCall::k_cuModuleGetFunction, 18, "cuModuleGetFunction of cache_store_pages"},
+        {FakeCall::k_cuModuleGetFunction, 22, "fatbin of topk on compute capability 10.0: cuModuleGetFunction of topk"},
         {FakeCall::k_cuFuncGetAttribute, 1, "cuFuncGetAttribute NUM_REGS of sm100_score_h64_t1"},
         {FakeCall::k_cuFuncSetAttribute, 2, "cuFuncSetAttribute MAX_DYNAMIC_SHARED_SIZE_BYTES"},
     };
@@ -146,7 +155,7 @@ TEST_CASE("module: what the driver refuses is LIDX_ERR_MODULE, and nothing stays
         fake().fail_result = CUDA_ERROR_ILLEGAL_ADDRESS;
         driver.cuCtxPushCurrent(fake_primary_context());
         try {
-            const lidx::Kernels kernels(driver, 100);
+            const lidx::Kernels kernels(driver, 100, kSharedBytes);
             FAIL("the failing call went unnoticed");
         } catch (const lidx::Failure& failure) {
             CHECK(failure.status == LIDX_ERR_MODULE);

@@ -3,6 +3,7 @@
 // called by its own name, in the source: a check of the tree compares these names with those in the headers.
 #include <cstdint>
 
+#include "ptx/atomic.cuh"
 #include "ptx/bulk_tensor.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/griddep.cuh"
@@ -122,4 +123,19 @@ extern "C" __global__ void wrappers_tcgen05(uint64_t a_desc, uint64_t b_desc, ui
     tcgen05_wait_ld();
     for (int i = 0; i < 32; ++i) out[i] = __float_as_uint(r[i]);
     tcgen05_dealloc(d, 32);
+}
+
+extern "C" __global__ void wrappers_atomic(uint32_t* words, const uint8_t* in, bool there) {
+    __shared__ alignas(16) uint32_t shared[16];
+    const SharedAddr address = cvta_to_shared(shared);
+    st_shared_u32(address, ld_global_u32(in));
+    st_shared_u64(address + 8, ld_shared_u64(address + 16));
+    red_shared_add_u32(address, 3);
+    red_shared_or_b32(address + 4, redux_sync_add_u32(ld_shared_u16(address + 6), kFullMask));
+    words[0] = atom_shared_add_u32(address, 1) + atom_acq_rel_gpu_global_add_u32(words + 1, 1);
+    words[2] = ld_global_u32(there, in, 7) + ld_global_u16(there, in + 8, 7) +
+               static_cast<uint32_t>(ld_global_s32(in + 12));
+    const F32x4 four = ld_global_v4_f32(there, in + 16);
+    const U32x2 two = ld_global_v2_u32(there, in + 32);
+    st_global_v4_u32(words + 4, {__float_as_uint(four.x + four.y + four.z + four.w), two.x, two.y, 0});
 }

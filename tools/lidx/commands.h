@@ -44,6 +44,18 @@ struct VerifyOptions {
 };
 int run_verify(const VerifyOptions& options);
 
+struct TopkOptions {
+    std::filesystem::path scores;
+    std::filesystem::path out;
+    int32_t k = 2048;
+    std::filesystem::path lengths;   // empty: rows are as long as the file's
+    std::string sorted = "position";
+    int32_t forced_first = 0, forced_last = 0;
+    std::filesystem::path scores_out;
+    std::string device = "auto";
+};
+int run_topk(const TopkOptions& options);
+
 struct InfoOptions {
     bool json = false;
 };

@@ -21,6 +21,7 @@
 #include "commands.h"
 #include "failure.h"
 #include "kernel/schedule.h"
+#include "kernel/topk_layout.h"
 
 namespace {
 
@@ -165,6 +166,41 @@ void add_verify(CLI::App& app, std::function<int()>& chosen) {
     command->callback([o, &chosen] { chosen = [o] { return run_verify(*o); }; });
 }
 
+void add_topk(CLI::App& app, std::function<int()>& chosen) {
+    auto* command = app.add_subcommand("topk", "Choose each row's k largest scores");
+    const auto o = std::make_shared<TopkOptions>();
+    command->add_option("--scores", o->scores, "f32 [rows, keys]")->required()->type_name("FILE");
+    command->add_option("--out", o->out, "Indices to write: int32 [rows, k], -1 after those that there are")
+        ->required()
+        ->type_name("FILE");
+    command->add_option("--k", o->k, "Keys to choose")->transform(whole(1, lidx::topk::kMaxK))->capture_default_str();
+    command->add_option("--lengths", o->lengths, "int32 [rows]: keys that each row sees; default: all")
+        ->type_name("FILE");
+    command
+        ->add_option("--sorted", o->sorted,
+                     "position: ascending; score: best first, equal scores by position; none: whatever is fastest, "
+                     "today position")
+        ->check(CLI::IsMember({"none", "position", "score"}))
+        ->capture_default_str();
+    command->add_option("--first", o->forced_first, "Keys at the beginning that are chosen whatever their score")
+        ->transform(whole(0, lidx::topk::kMaxK))
+        ->capture_default_str();
+    command->add_option("--last", o->forced_last, "Keys at the end that are chosen whatever their score")
+        ->transform(whole(0, lidx::topk::kMaxK))
+        ->capture_default_str();
+    command->add_option("--scores-out", o->scores_out, "Scores of the chosen to write: f32 [rows, k], -inf after them")
+        ->type_name("FILE");
+    command->add_option("--device", o->device, "auto: a CUDA GPU, else the emulator")
+        ->check(CLI::IsMember({"auto", "cuda", "emu"}))
+        ->capture_default_str();
+    command->footer(
+        "Exact: of equal scores the smaller positions win, NaN ranks below -inf, -0 equals +0.\n"
+        "\n"
+        "Example\n"
+        "  lidx score --in case --out scores.npy && lidx topk --scores scores.npy --k 512 --out indices.npy");
+    command->callback([o, &chosen] { chosen = [o] { return run_topk(*o); }; });
+}
+
 void add_info(CLI::App& app, std::function<int()>& chosen) {
     auto* command = app.add_subcommand("info", "List the kernels inside, drivers and devices");
     const auto o = std::make_shared<InfoOptions>();
@@ -248,6 +284,7 @@ int run(int argc, char** argv) {
     add_gen(app, chosen);
     add_score(app, chosen);
     add_verify(app, chosen);
+    add_topk(app, chosen);
     add_info(app, chosen);
     add_heatmap(app, chosen);
     add_quantize(app, chosen);

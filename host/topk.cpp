@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/topk.h"
+
+#include <algorithm>
+#include <string>
+
+#include "host/field_checks.h"
+#include "host/launch.h"
+#include "host/rows.h"
+#include "host/status.h"
+#include "kernel/topk_layout.h"
+
+namespace lidx {
+
+namespace {
+
+constexpr uint32_t kTopkFlags = LIDX_FLAG_CAUSAL | LIDX_FLAG_RELATIVE_COLUMNS | LIDX_FLAG_PDL;
+static_assert(static_cast<int>(topk::IndexKind::kRelative) == LIDX_INDEX_RELATIVE);
+static_assert(static_cast<int>(topk::IndexKind::kPhysical) == LIDX_INDEX_PHYSICAL);
+static_assert(static_cast<int>(topk::IndexKind::kOffset) == LIDX_INDEX_OFFSET);
+static_assert(static_cast<int>(topk::SortBy::kScore) == LIDX_SORT_SCORE);
+
+bool physical(const lidx_topk_desc& desc) { return desc.index_kind == LIDX_INDEX_PHYSICAL; }
+
+int64_t row_stride(int64_t stride, const lidx_topk_desc& desc) { return stride != 0 ? stride : desc.k; }
+
+void require_stride(const char* field, int64_t stride, const lidx_topk_desc& desc) {
+    if (stride != 0) require_range(field, stride, desc.k, kMaxInt64);
+    require_span("max_rows", desc.max_rows, field, row_stride(stride, desc), 4);
+}
+
+bool empty(const lidx_topk_desc& desc) { return desc.max_rows == 0; }
+
+// Keys of a request: a block table that is read limits them. One of max_keys or more entries cannot.
+int64_t topk_keys_limit(const lidx_topk_desc& desc) {
+    if (!physical(desc) || desc.block_table_stride >= desc.max_keys) return desc.max_keys;
+    return std::min(desc.max_keys, desc.block_table_stride * desc.page_size);
+}
+
+// All that is not a pointer.
+topk::TopkParams make_params(const lidx_context& context, const lidx_topk_desc& desc) {
+    const bool relative = (desc.flags & LIDX_FLAG_RELATIVE_COLUMNS) != 0;
+    topk::TopkParams params = {};
+    params.view = make_view(row_fields(desc), topk_keys_limit(desc),
+                            relative ? std::min<int64_t>(desc.score_stride, kMaxKeys) : kMaxKeys);
+    params.score_stride = desc.score_stride;
+    params.block_table_stride = desc.block_table_stride;
+    params.index_stride = row_stride(desc.index_stride, desc);
+    params.top_score_stride = row_stride(desc.top_score_stride, desc);
+    params.k = desc.k;
+    params.min_slice_keys = topk::kMinSliceKeys;
+    params.slices = topk::slices_per_row(desc.max_rows, params.view.window_limit, desc.k,
+                                         context.limits.multiprocessors, params.min_slice_keys);
+    params.map_words = static_cast<int32_t>(
+        topk::map_words(params.view.window_limit, desc.k, params.slices, params.min_slice_keys));
+    params.page_size = desc.page_size;
+    params.forced_first = desc.forced_first;
+    params.forced_last = desc.forced_last;
+    params.score_type = static_cast<FloatType>(desc.score_type);
+    params.relative = relative ? 1 : 0;
+    params.index_kind = static_cast<topk::IndexKind>(desc.index_kind);
+    params.sort_by = static_cast<topk::SortBy>(desc.sort);
+    return params;
+}
+
+void check_args(const lidx_topk_desc& desc, const topk::TopkParams& params, const lidx_topk_args& args,
+                size_t workspace_bytes) {
+    require_pointer("scores", args.scores, desc.score_type == LIDX_BF16 ? 2 : 4);
+    check_row_pointers(params.view, row_pointers(args));
+    require_if(physical(desc), "block_table", args.block_table, 4, "index_kind is not LIDX_INDEX_PHYSICAL");
+    require_if(desc.index_kind == LIDX_INDEX_OFFSET, "offsets", args.offsets, 4,
+               "index_kind is not LIDX_INDEX_OFFSET");
+    require_pointer("indices", args.indices, 4);
+    if (args.top_scores != nullptr) require_pointer("top_scores", args.top_scores, 4);
+    if (args.counts != nullptr) require_pointer("counts", args.counts, 4);
+    if (workspace_bytes != 0) require_workspace(args.workspace, args.workspace_bytes, "the top-k", workspace_bytes);
+}
+
+}  // namespace
+
+void check_topk_desc(const lidx_topk_desc& desc) {
+    if (desc.struct_size != sizeof(lidx_topk_desc))
+        fail(LIDX_ERR_STRUCT_SIZE, "lidx_topk_desc.struct_size = " + std::to_string(desc.struct_size) +
+                                       ": this version expects " + std::to_string(sizeof(lidx_topk_desc)) +
+                                       "; call lidx_topk_desc_init");
+    if ((desc.flags & ~kTopkFlags) != 0)
+        fail(LIDX_ERR_VALUE, equals("flags", desc.flags) +
+                                 ": may hold LIDX_FLAG_CAUSAL, LIDX_FLAG_RELATIVE_COLUMNS and LIDX_FLAG_PDL");
+    check_rows(row_fields(desc));
+    require_range("k", desc.k, 1, topk::kMaxK);
+    require_range("score_type", desc.score_type, LIDX_FP32, LIDX_BF16);
+    const bool relative = (desc.flags & LIDX_FLAG_RELATIVE_COLUMNS) != 0;
+    require_range("score_stride", desc.score_stride, relative ? 0 : desc.max_keys, kMaxInt64);
+    require_span("max_rows", desc.max_rows, "score_stride", desc.score_stride, desc.score_type == LIDX_BF16 ? 2 : 4);
+    require_range("forced_first", desc.forced_first, 0, kMaxInt32);
+    require_range("forced_last", desc.forced_last, 0, kMaxInt32);
+    require_range("index_kind", desc.index_kind, LIDX_INDEX_POSITION, LIDX_INDEX_OFFSET);
+    require_range("sort", desc.sort, LIDX_SORT_POSITION, LIDX_SORT_SCORE);
+    require_stride("index_stride", desc.index_stride, desc);
+    require_stride("top_score_stride", desc.top_score_stride, desc);
+    require_range("page_size", desc.page_size, physical(desc) ? 1 : 0, physical(desc) ? kMaxInt32 : 0);
+    require_range("reserved", desc.reserved, 0, 0);
+    require_range("block_table_stride", desc.block_table_stride, physical(desc) ? 1 : 0,
+                  physical(desc) ? kMaxInt64 : 0);
+    require_span("batch", desc.batch, "block_table_stride", desc.block_table_stride, sizeof(int32_t));
+}
+
+size_t topk_workspace_bytes(const lidx_context& context, const lidx_topk_desc& desc) {
+    if (empty(desc)) return 0;
+    const topk::TopkParams params = make_params(context, desc);
+    return static_cast<size_t>(topk::workspace_bytes(desc.max_rows, params.slices, desc.k));
+}
+
+void enqueue_topk(const lidx_context& context, const lidx_topk_desc& desc, const lidx_topk_args& args,
+                  CUstream stream) {
+    check_topk_desc(desc);
+    if (args.struct_size != sizeof(lidx_topk_args))
+        fail(LIDX_ERR_STRUCT_SIZE, "lidx_topk_args.struct_size = " + std::to_string(args.struct_size) +
+                                       ": this version expects " + std::to_string(sizeof(lidx_topk_args)) +
+                                       "; call lidx_topk_args_init");
+    if (empty(desc)) return;
+    topk::TopkParams params = make_params(context, desc);
+    check_args(desc, params, args,
+               static_cast<size_t>(topk::workspace_bytes(desc.max_rows, params.slices, desc.k)));
+    const int64_t ctas = int64_t{desc.max_rows} * params.slices;
+    if (ctas > kMaxInt32)
+        fail(LIDX_ERR_VALUE, equals("max_rows", desc.max_rows) + ": " + std::to_string(params.slices) +
+                                 " CTAs each are more than 2^31 - 1");
+    set_row_pointers(params.view, row_pointers(args));
+    params.scores = args.scores;
+    params.block_table = static_cast<const int32_t*>(args.block_table);
+    params.offsets = args.offsets;
+    params.indices = args.indices;
+    params.top_scores = args.top_scores;
+    params.counts = args.counts;
+    params.workspace = static_cast<uint32_t*>(params.slices > 1 ? args.workspace : nullptr);
+
+    const TopkKernel kernel = desc.score_type == LIDX_BF16 ? TopkKernel::k_topk_select_bf16
+                                                           : TopkKernel::k_topk_select_fp32;
+    CUlaunchConfig config = {};
+    config.gridDimX = static_cast<unsigned>(ctas);
+    config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = topk::kThreads;
+    config.blockDimY = config.blockDimZ = 1;
+    config.sharedMemBytes = static_cast<unsigned>(topk::shared_bytes(params.map_words));
+    config.hStream = stream;
+    if (config.sharedMemBytes > static_cast<unsigned>(context.kernels->shared_bytes_per_cta()))
+        fail(LIDX_ERR_UNSUPPORTED, equals("max_keys", desc.max_keys) + " with " + equals("k", desc.k) + " needs " +
+                                       std::to_string(config.sharedMemBytes) +
+                                       " bytes of shared memory, the device gives a CTA " +
+                                       std::to_string(context.kernels->shared_bytes_per_cta()));
+    const CurrentContext current(context);
+    CUlaunchAttribute overlap = overlap_attribute();
+    if ((desc.flags & LIDX_FLAG_PDL) != 0 && context.limits.compute_capability >= 90) {
+        config.attrs = &overlap;
+        config.numAttrs = 1;
+    }
+    void* kernel_params[] = {&params};
+    launch_kernel(context, kTopkKernels[static_cast<size_t>(kernel)], (*context.kernels)[kernel], config,
+                  kernel_params);
+}
+
+}  // namespace lidx

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C boundary of the selection of keys.
+#include <lidx.h>
+
+#include "host/api_guard.h"
+#include "host/topk.h"
+
+using lidx::guarded;
+using lidx::init;
+using lidx::require;
+
+lidx_status lidx_topk_desc_init(lidx_topk_desc* desc) {
+    return guarded(nullptr, __func__, [&] { init(desc, "desc"); });
+}
+
+lidx_status lidx_topk_workspace_bytes(lidx_context* ctx, const lidx_topk_desc* desc, size_t* bytes) {
+    return guarded(ctx, __func__, [&] {
+        require(ctx, "ctx");
+        require(desc, "desc");
+        require(bytes, "bytes");
+        lidx::check_topk_desc(*desc);
+        *bytes = lidx::topk_workspace_bytes(*ctx, *desc);
+    });
+}
+
+lidx_status lidx_topk_args_init(lidx_topk_args* args) {
+    return guarded(nullptr, __func__, [&] { init(args, "args"); });
+}
+
+lidx_status lidx_topk_enqueue(lidx_context* ctx, const lidx_topk_desc* desc, const lidx_topk_args* args,
+                              void* stream) {
+    return guarded(ctx, __func__, [&] {
+        require(ctx, "ctx");
+        require(desc, "desc");
+        require(args, "args");
+        lidx::enqueue_topk(*ctx, *desc, *args, static_cast<CUstream>(stream));
+    });
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launch sizes, shared memory and workspace of the top-k kernel. Plain C++, included by host and kernel.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "kernel/live.h"
+#include "kernel/problem.h"
+#include "kernel/schedule.h"
+
+namespace lidx::topk {
+
+inline constexpr int kThreads = 512;
+inline constexpr int kWarps = kThreads / 32;
+inline constexpr int kKeysPerThread = 16;                          // held in registers while a threshold is sought
+inline constexpr int kCapacity = kThreads * kKeysPerThread;        // 8192: rows up to here are read once, as they are
+inline constexpr int kSampleKeys = 4096;                           // of longer rows, in pieces of 32 spread evenly
+// A sample's threshold may let this part of its rank more through than asked for: a round of selection less.
+inline constexpr int kSampleSlack = 4;
+inline constexpr int kMaxK = 4096;
+inline constexpr int kBins = 2048;                                 // of a digit of 11 bits
+
+// A row is shared out among CTAs in slices of at least kMinSliceKeys (and k) keys, each but the last a multiple of 32;
+// the margin keeps the last one from losing more than it has to the rounding.
+inline constexpr int kMinSliceKeys = 65536;   // below, a slice's own selection costs more than its reads save
+inline constexpr int kSliceMargin = 1024;
+inline constexpr int kMaxSlices = 32;
+// Above this many CTAs per machine a row is not split: they overlap by themselves.
+inline constexpr int kSlicesPerSm = 1;
+// Bits of the map of chosen positions: the longest slice or the longest list of candidates to merge.
+inline constexpr int64_t kMaxMapBits = 524288;
+
+// How many of `most` CTAs a row of n keys occupies. 32-bit quotients: a 64-bit one costs a CTA about 500 clocks.
+LIDX_HOST_DEVICE constexpr int32_t active_slices(int32_t n, int32_t k, int32_t most, int32_t min_keys) {
+    if (most <= 1) return 1;
+    const int32_t least = (k > min_keys ? k : min_keys) + kSliceMargin;
+    const auto fit = static_cast<int32_t>(static_cast<uint32_t>(n) / static_cast<uint32_t>(least));
+    return fit < 1 ? 1 : fit < most ? fit : most;
+}
+LIDX_HOST_DEVICE constexpr int32_t slice_keys(int32_t n, int32_t slices) {
+    const auto count = static_cast<uint32_t>(slices);
+    return static_cast<int32_t>(((static_cast<uint32_t>(n) + count - 1) / count + 31) / 32 * 32);
+}
+
+// CTAs per row of a launch. Few long rows: as many as the machine has room for, as long as the lists that the last
+// arriver merges fit its registers (kCapacity), or as the map of positions makes necessary.
+LIDX_HOST_DEVICE constexpr int32_t slices_per_row(int64_t rows, int64_t max_keys, int32_t k, int64_t sms,
+                                                  int32_t min_keys) {
+    if (rows <= 0 || max_keys <= kCapacity) return 1;
+    int64_t most = sms * kSlicesPerSm / rows;
+    if (most > kCapacity / k) most = kCapacity / k;
+    const int64_t needed = ceil_div(max_keys + 32 * kMaxSlices, kMaxMapBits);
+    if (most < needed) most = needed;
+    if (most > kMaxSlices) most = kMaxSlices;
+    return active_slices(static_cast<int32_t>(max_keys), k, most < 1 ? 1 : static_cast<int32_t>(most), min_keys);
+}
+
+// Words of each of the two maps in shared memory.
+LIDX_HOST_DEVICE constexpr int64_t map_words(int64_t max_keys, int32_t k, int32_t slices, int32_t min_keys) {
+    const int64_t longest = slices > 1 ? slice_keys(static_cast<int32_t>(max_keys), slices) : max_keys;
+    // A shorter row than the longest may have fewer slices, each of fewer than twice the least.
+    const int64_t short_row = 2 * int64_t{(k > min_keys ? k : min_keys) + kSliceMargin} + 32;
+    const int64_t lists = int64_t{slices} * k;
+    int64_t bits = slices > 1 && longest < short_row ? short_row : longest;
+    if (bits > max_keys) bits = max_keys;
+    if (bits < lists) bits = lists;
+    if (bits < kCapacity) bits = kCapacity;
+    return ceil_div(bits + 3, 32 * 4) * 4;   // 3: the largest Maps::shift
+}
+
+enum class IndexKind : int32_t {
+    kPosition,    // the key's number in its request
+    kRelative,    // counted from the first key that the row sees
+    kPhysical,    // block_table[position / page_size] * page_size + position % page_size
+    kOffset       // position + offsets[row]
+};
+enum class SortBy : int32_t { kPosition, kScore };
+
+struct TopkParams {
+    RowView view;
+    const void* scores;             // [rows, score_stride] score_type
+    const int32_t* block_table;     // kPhysical: [batch, block_table_stride]
+    const int32_t* offsets;         // kOffset: [rows]
+    int32_t* indices;               // [rows, index_stride]; -1 after the valid ones up to k
+    float* top_scores;              // [rows, top_score_stride]; null: not wanted; -inf after the valid ones up to k
+    int32_t* counts;                // [rows]; null: not wanted
+    uint32_t* workspace;            // arrivals and lists, see workspace_bytes(); null with one slice
+    int64_t score_stride;           // elements
+    int64_t block_table_stride;     // entries
+    int64_t index_stride;           // elements
+    int64_t top_score_stride;       // elements
+    int32_t k;
+    int32_t slices;                 // CTAs per row: grid = rows * slices
+    int32_t min_slice_keys;         // kMinSliceKeys
+    int32_t map_words;              // of each map in shared memory
+    int32_t page_size;              // kPhysical
+    int32_t forced_first, forced_last;   // keys at the two ends of what a row sees that are always chosen
+    FloatType score_type;
+    int32_t relative;               // column 0 of a row is the first key that it sees
+    IndexKind index_kind;
+    SortBy sort_by;
+};
+
+// A row, whose request it is (-1: nobody's) and what it sees.
+struct RowKeys {
+    int32_t row, request;
+    KeyRange keys;
+};
+static_assert(sizeof(RowKeys) == 16);
+
+struct SharedLayout {
+    RowKeys row;
+    uint32_t histogram[kBins];
+    uint32_t warp_total[2][kWarps];
+    uint32_t digit, above, in_bin;      // what pick_digit() found
+    uint32_t stored;                    // candidates (may exceed kCapacity)
+    uint32_t ties;                      // keys equal to the sample's threshold
+    uint32_t last_arriver;
+    uint32_t slice;                     // which of the row's this CTA's is
+    uint32_t unused;
+    uint32_t candidate[kCapacity];      // position + Maps::shift; afterwards 64-bit sort keys [kMaxK]
+    uint32_t list[kMaxK];               // the chosen positions, ascending
+    // then two maps of map_words each: chosen, equal to the threshold
+};
+static_assert(sizeof(SharedLayout) % 16 == 0);
+static_assert(kMaxK * 8 <= kCapacity * 4);
+
+LIDX_HOST_DEVICE constexpr int64_t shared_bytes(int64_t words) {
+    return static_cast<int64_t>(sizeof(SharedLayout)) + 2 * words * 4;
+}
+
+// Workspace: an arrival counter per row, which the last arriver returns to zero; then for every row what its slices
+// chose, for the last arriver: ordered keys [slices, k], of as many bytes as a score has, and in the second half
+// positions [slices, k].
+inline constexpr int64_t kListBytes = 8;   // per chosen key
+LIDX_HOST_DEVICE constexpr int64_t arrivals_bytes(int64_t rows) { return ceil_div(rows * 4, 16) * 16; }
+LIDX_HOST_DEVICE constexpr int64_t workspace_bytes(int64_t rows, int32_t slices, int32_t k) {
+    return slices <= 1 ? 0 : arrivals_bytes(rows) + rows * slices * k * kListBytes;
+}
+
+// The order of preference as an unsigned number: NaN 0, -inf, ..., -0 = +0, ..., +inf, then forced keys.
+inline constexpr uint32_t kNanKey = 0;
+inline constexpr uint32_t kForcedKey = 0xffffffffu;
+inline constexpr uint32_t kNanBits = 0x7fffffffu;
+LIDX_HOST_DEVICE constexpr uint32_t ordered_key(uint32_t fp32_bits) {
+    const uint32_t magnitude = fp32_bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return kNanKey;
+    if (magnitude == 0) return 0x80000000u;
+    return fp32_bits & 0x80000000u ? ~fp32_bits : fp32_bits | 0x80000000u;
+}
+// The score of a key of a number.
+LIDX_HOST_DEVICE constexpr uint32_t score_bits(uint32_t key) {
+    return key & 0x80000000u ? key & 0x7fffffffu : ~key;
+}
+
+}  // namespace lidx::topk

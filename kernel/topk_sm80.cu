@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+// topk.cu for compute capabilities before 9.0: without griddepcontrol, with one CTA an SM.
+#include "kernel/topk.cu"

@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: Apache-2.0
+// lidx_topk_enqueue against a sort: every word of the outputs, what must stay untouched included.
+#include "test/unit/catch_any.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <climits>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "test/cache/cache_fixture.h"
+#include "test/ref/bf16.h"
+#include "test/ref/sight.h"
+
+namespace {
+
+using cache_test::machine;
+using check::GuardedBuffer;
+using check::Machine;
+using lidx::ref::Rng;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+const float kNan = std::nanf("");
+
+// Rows of scores that try a selection.
+enum class Kind {
+    kNormal, kEqual, kZero, kSignedZeros, kTwoValues, kNarrow, kAscending, kDescending, kPlateau, kMinusInf, kPlusInf, kNan,
+    kMixed, kSubnormal, kPeriodic, kMostlyZero, kTies, kFewAbovePlateau, kHuge, kCount
+};
+
+float draw(Kind kind, int64_t i, int64_t n, Rng& rng) {
+    const auto normal = [&] { return static_cast<float>(rng.heavy_tailed()); };
+    switch (kind) {
+        case Kind::kEqual: return 1.5f;
+        case Kind::kZero: return 0.0f;
+        case Kind::kSignedZeros: return rng.below(2) != 0 ? 0.0f : -0.0f;
+        case Kind::kTwoValues: return rng.below(2) != 0 ? 1.0f : 2.0f;
+        case Kind::kNarrow: return 1.0f + static_cast<float>(rng.below(7)) * FLT_EPSILON;   // one coarse bin
+        case Kind::kAscending: return static_cast<float>(i);
+        case Kind::kDescending: return -static_cast<float>(i);
+        case Kind::kPlateau: return rng.below(100) == 0 ? 5.0f + static_cast<float>(rng.below(1000)) : 1.0f;
+        case Kind::kMinusInf: return -kInf;
+        case Kind::kPlusInf: return kInf;
+        case Kind::kNan: return kNan;
+        case Kind::kMixed: {
+            const float values[] = {kNan, kInf, -kInf, 0.0f, -0.0f, normal(), normal(), -kNan};
+            return values[rng.below(8)];
+        }
+        case Kind::kSubnormal: return static_cast<float>(static_cast<int>(rng.below(1000)) - 500) * FLT_TRUE_MIN;
+        // What a sample of evenly spread pieces sees is not like the rest.
+        case Kind::kPeriodic: return i % std::max<int64_t>(n / 128, 1) < 32 ? 100.0f + normal() : normal();
+        case Kind::kMostlyZero: return rng.below(6) == 0 ? std::fabs(normal()) : 0.0f;
+        case Kind::kTies: return i * 7919 % n < 10000 ? 3.0f : rng.below(1000) != 0 ? 1.0f : 4.0f;   // 10,000 equal
+        case Kind::kFewAbovePlateau: return rng.below(2000) == 0 ? -kInf : rng.below(5000) == 0 ? 1.0f : -3.0f;
+        case Kind::kHuge: return (rng.below(2) != 0 ? 1.0f : -1.0f) * FLT_MAX * static_cast<float>(rng.uniform());
+        default: return normal();
+    }
+}
+
+struct Case {
+    std::string what;
+    lidx::ref::Sight sight;
+    int64_t max_keys = 0, stride = 0;
+    int k = 0;
+    Kind kind = Kind::kNormal;
+    bool bf16 = false, relative = false, wide = false, scores_out = true, counts = true;
+    int forced_first = 0, forced_last = 0;
+    lidx_index_kind index_kind = LIDX_INDEX_POSITION;
+    lidx_sort sort = LIDX_SORT_POSITION;
+    int page_size = 0;
+    int index_gap = 0;   // elements between rows of indices beyond k
+    uint64_t seed = 1;
+};
+
+// One row per request, which sees all its keys.
+Case simple(int64_t rows, int64_t keys, int k, Kind kind, uint64_t seed) {
+    Case c;
+    c.what = "simple";
+    c.sight.rows = lidx::ref::SightRows::kFixed;
+    c.sight.batch = c.sight.max_rows = rows;
+    c.sight.max_tokens = 1;
+    c.sight.lengths.assign(static_cast<size_t>(rows), keys);
+    c.max_keys = c.sight.room = keys;
+    c.stride = keys + 3;
+    c.k = k;
+    c.kind = kind;
+    c.seed = seed;
+    return c;
+}
+
+struct Expected {
+    std::vector<int32_t> indices;
+    std::vector<float> scores;
+    int32_t count = 0;
+};
+
+// scores: of the keys that the row sees, in their order.
+Expected expect(const Case& c, const std::vector<float>& scores, int64_t begin, int32_t offset,
+                const std::vector<int32_t>& table, int64_t table_at) {
+    const auto n = static_cast<int64_t>(scores.size());
+    const auto forced = [&](int64_t i) { return i < c.forced_first || i >= n - c.forced_last; };
+    const auto before = [&](int64_t a, int64_t b) {
+        if (forced(a) != forced(b)) return forced(a);
+        const float x = scores[static_cast<size_t>(a)], y = scores[static_cast<size_t>(b)];
+        if (!forced(a)) {
+            if (std::isnan(x) != std::isnan(y)) return std::isnan(y);
+            if (!std::isnan(x) && x != y) return x > y;
+        }
+        return a < b;
+    };
+    std::vector<int64_t> order(static_cast<size_t>(n));
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), before);
+    order.resize(static_cast<size_t>(std::min<int64_t>(c.k, n)));
+    if (c.sort == LIDX_SORT_POSITION) std::sort(order.begin(), order.end());
+    Expected e;
+    e.count = static_cast<int32_t>(order.size());
+    for (const int64_t i : order) {
+        const int64_t position = begin + i;
+        int64_t index = position;
+        if (c.index_kind == LIDX_INDEX_RELATIVE) index = i;
+        if (c.index_kind == LIDX_INDEX_OFFSET) index = position + offset;
+        if (c.index_kind == LIDX_INDEX_PHYSICAL)
+            index = int64_t{table[static_cast<size_t>(table_at + position / c.page_size)]} * c.page_size +
+                    position % c.page_size;
+        e.indices.push_back(static_cast<int32_t>(index));
+        e.scores.push_back(scores[static_cast<size_t>(i)]);
+    }
+    e.indices.resize(static_cast<size_t>(c.k), -1);
+    e.scores.resize(static_cast<size_t>(c.k), -kInf);
+    return e;
+}
+
+struct Buffers {
+    std::vector<uint8_t> scores;
+    std::vector<float> values;   // what they hold
+};
+
+template <typename T>
+std::vector<uint8_t> integers(const std::vector<int64_t>& from) {
+    std::vector<uint8_t> bytes(from.size() * sizeof(T));
+    for (size_t i = 0; i < from.size(); ++i) {
+        const auto value = static_cast<T>(std::clamp<int64_t>(from[i], std::numeric_limits<T>::min(),
+                                                              std::numeric_limits<T>::max()));
+        std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
+    }
+    return bytes;
+}
+
+// Returns the indices.
+std::vector<int32_t> run(const Case& c, int times = 1) {
+    CAPTURE(c.what, c.max_keys, c.stride, c.k, static_cast<int>(c.kind), c.bf16, c.relative, c.forced_first,
+            c.forced_last, static_cast<int>(c.index_kind), static_cast<int>(c.sort), c.sight.max_rows, c.seed);
+    const lidx::ref::Sight& sight = c.sight;
+    Rng rng(c.seed);
+    const auto rows = static_cast<size_t>(sight.max_rows);
+    // Cells that no row sees hold +inf: a kernel that took them for scores would choose them.
+    std::vector<float> values(rows * static_cast<size_t>(c.stride), kInf);
+    std::vector<lidx::ref::SeenKeys> seen(rows);
+    std::vector<lidx::ref::RowOwner> owners(rows);
+    for (size_t row = 0; row < rows; ++row) {
+        owners[row] = owner_of(sight, static_cast<int64_t>(row));
+        seen[row] = seen_keys(sight, owners[row], static_cast<int64_t>(row));
+        const int64_t n = seen[row].end - seen[row].begin;
+        for (int64_t i = 0; i < n; ++i) {
+            float value = draw(c.kind, i, n, rng);
+            if (c.bf16) value = lidx::ref::bf16_decode(lidx::ref::bf16_encode(value));
+            values[row * static_cast<size_t>(c.stride) + static_cast<size_t>((c.relative ? 0 : seen[row].begin) + i)] =
+                value;
+        }
+    }
+    std::vector<uint8_t> bytes(values.size() * (c.bf16 ? 2 : 4));
+    for (size_t i = 0; i < values.size(); ++i) {
+        if (c.bf16) {
+            const uint16_t half = lidx::ref::bf16_encode(values[i]);
+            std::memcpy(bytes.data() + i * 2, &half, 2);
+        } else {
+            std::memcpy(bytes.data() + i * 4, &values[i], 4);
+        }
+    }
+    const bool physical = c.index_kind == LIDX_INDEX_PHYSICAL;
+    const int64_t table_width = physical ? (sight.room + c.page_size - 1) / c.page_size : 0;
+    std::vector<int32_t> table(static_cast<size_t>(sight.batch * table_width)), offsets(rows);
+    for (int32_t& page : table) page = static_cast<int32_t>(rng.below(100000));
+    for (int32_t& offset : offsets) offset = static_cast<int32_t>(rng.below(1000000));
+    const auto to_bytes = [&](const std::vector<int64_t>& from) {
+        return c.wide ? integers<int64_t>(from) : integers<int32_t>(from);
+    };
+    const std::vector<uint8_t> lengths = to_bytes(sight.lengths), begins = to_bytes(sight.begins),
+                               ends = to_bytes(sight.ends);
+    const int64_t index_stride = c.k + c.index_gap;
+    std::vector<uint8_t> poison(rows * static_cast<size_t>(index_stride) * 4);
+    for (uint8_t& byte : poison) byte = static_cast<uint8_t>(rng.next());
+
+    const Machine& m = machine();
+    GuardedBuffer d_scores(m, "scores", bytes.data(), bytes.size(), c.bf16 ? 2 : 4, true);
+    GuardedBuffer d_lengths(m, "context_lens", lengths.data(), lengths.size(), c.wide ? 8 : 4, true);
+    GuardedBuffer d_begins(m, "row_begin", begins.data(), begins.size(), c.wide ? 8 : 4, true);
+    GuardedBuffer d_ends(m, "row_end", ends.data(), ends.size(), c.wide ? 8 : 4, true);
+    GuardedBuffer d_cu(m, "cu_seqlens_q", sight.cu_seqlens.data(), sight.cu_seqlens.size() * 4, 4, true);
+    GuardedBuffer d_requests(m, "row_requests", sight.row_requests.data(), sight.row_requests.size() * 4, 4, true);
+    GuardedBuffer d_table(m, "block_table", table.data(), table.size() * 4, 4, true);
+    GuardedBuffer d_offsets(m, "offsets", offsets.data(), offsets.size() * 4, 4, true);
+    GuardedBuffer d_indices(m, "indices", poison.data(), poison.size(), 4, false);
+    GuardedBuffer d_top_scores(m, "top_scores", poison.data(), poison.size(), 4, false);
+    GuardedBuffer d_counts(m, "counts", poison.data(), rows * 4, 4, false);
+
+    lidx_topk_desc desc;
+    lidx_topk_desc_init(&desc);
+    desc.flags = (c.relative ? uint32_t{LIDX_FLAG_RELATIVE_COLUMNS} : 0) |
+                 (sight.keys == lidx::ref::SightKeys::kCausal ? uint32_t{LIDX_FLAG_CAUSAL} : 0);
+    desc.row_map = static_cast<int32_t>(sight.rows);
+    desc.batch = static_cast<int32_t>(sight.batch);
+    desc.max_rows = static_cast<int32_t>(sight.max_rows);
+    desc.max_tokens = static_cast<int32_t>(sight.max_tokens);
+    desc.visibility = sight.keys == lidx::ref::SightKeys::kWindow      ? LIDX_SEE_WINDOW
+                      : sight.keys == lidx::ref::SightKeys::kRowLength ? LIDX_SEE_ROW_LENGTH
+                                                                       : LIDX_SEE_REQUEST_LENGTH;
+    desc.length_type = c.wide ? LIDX_INT64 : LIDX_INT32;
+    desc.compress_ratio = static_cast<int32_t>(sight.ratio);
+    desc.max_keys = c.max_keys;
+    desc.score_stride = c.stride;
+    desc.score_type = c.bf16 ? LIDX_BF16 : LIDX_FP32;
+    desc.k = c.k;
+    desc.forced_first = c.forced_first;
+    desc.forced_last = c.forced_last;
+    desc.index_kind = c.index_kind;
+    desc.sort = c.sort;
+    desc.index_stride = desc.top_score_stride = index_stride;
+    desc.page_size = physical ? c.page_size : 0;
+    desc.block_table_stride = table_width;
+    size_t workspace_bytes = 0;
+    REQUIRE(lidx_topk_workspace_bytes(m.lidx, &desc, &workspace_bytes) == LIDX_OK);
+    std::vector<uint8_t> zeros(workspace_bytes);
+    GuardedBuffer d_workspace(m, "workspace", zeros.data(), workspace_bytes, 16, false);
+
+    lidx_topk_args args;
+    lidx_topk_args_init(&args);
+    args.scores = d_scores.at<void>();
+    args.context_lens = d_lengths.at<void>();
+    args.row_begin = d_begins.at<void>();
+    args.row_end = d_ends.at<void>();
+    args.cu_seqlens_q = d_cu.at<int32_t>();
+    args.row_requests = d_requests.at<int32_t>();
+    args.block_table = d_table.at<void>();
+    args.offsets = c.index_kind == LIDX_INDEX_OFFSET ? d_offsets.at<int32_t>() : nullptr;
+    args.indices = d_indices.at<int32_t>();
+    args.top_scores = c.scores_out ? d_top_scores.at<float>() : nullptr;
+    args.counts = c.counts ? d_counts.at<int32_t>() : nullptr;
+    args.workspace = d_workspace.at<void>();
+    args.workspace_bytes = workspace_bytes;
+    for (int i = 0; i < times; ++i) {
+        INFO(lidx_last_error(m.lidx));
+        REQUIRE(lidx_topk_enqueue(m.lidx, &desc, &args, nullptr) == LIDX_OK);
+        m.expect(m.driver.cuCtxSynchronize(), "cuCtxSynchronize");
+    }
+    for (GuardedBuffer* input :
+         {&d_scores, &d_lengths, &d_begins, &d_ends, &d_cu, &d_requests, &d_table, &d_offsets})
+        CHECK(input->damage(true) == "");
+    for (GuardedBuffer* output : {&d_indices, &d_top_scores, &d_counts, &d_workspace})
+        CHECK(output->damage(false) == "");
+    if (workspace_bytes != 0)   // the arrival counters are as they were
+        CHECK(std::all_of(d_workspace.payload(), d_workspace.payload() + rows * 4, [](uint8_t b) { return b == 0; }));
+
+    std::vector<int32_t> indices(poison.size() / 4), counts(rows);
+    std::vector<uint8_t> expected_scores = poison;
+    std::memcpy(indices.data(), d_indices.payload(), poison.size());
+    std::memcpy(counts.data(), d_counts.payload(), rows * 4);
+    std::vector<int32_t> expected(poison.size() / 4);
+    std::memcpy(expected.data(), poison.data(), poison.size());
+    for (size_t row = 0; row < rows; ++row) {
+        const int64_t n = seen[row].end - seen[row].begin;
+        const size_t first = row * static_cast<size_t>(c.stride) +
+                             static_cast<size_t>(c.relative ? 0 : seen[row].begin);
+        const std::vector<float> own(values.begin() + static_cast<int64_t>(first),
+                                     values.begin() + static_cast<int64_t>(first) + n);
+        const Expected e = expect(c, own, seen[row].begin, offsets[row], table,
+                                  std::max<int64_t>(owners[row].request, 0) * table_width);
+        std::copy(e.indices.begin(), e.indices.end(),
+                  expected.begin() + static_cast<int64_t>(row) * index_stride);
+        std::memcpy(expected_scores.data() + row * static_cast<size_t>(index_stride) * 4, e.scores.data(),
+                    static_cast<size_t>(c.k) * 4);
+        if (c.counts) CHECK(counts[row] == e.count);
+    }
+    if (indices != expected) {
+        const auto at = std::mismatch(indices.begin(), indices.end(), expected.begin());
+        FAIL_CHECK("index " << at.first - indices.begin() << " is " << *at.first << ", expected " << *at.second);
+    }
+    if (c.scores_out) {
+        // A NaN score may come back as any NaN.
+        for (size_t i = 0; i < indices.size(); ++i) {
+            float got, want;
+            std::memcpy(&got, d_top_scores.payload() + i * 4, 4);
+            std::memcpy(&want, expected_scores.data() + i * 4, 4);
+            if (std::memcmp(&got, &want, 4) != 0 && !(std::isnan(got) && std::isnan(want)))
+                FAIL("score " << i << " is " << got << ", expected " << want);
+        }
+    }
+    return indices;
+}
+
+TEST_CASE("topk: every kind of row at every path's lengths") {
+    uint64_t seed = 1;
+    for (int kind = 0; kind < static_cast<int>(Kind::kCount); ++kind)
+        for (const int64_t keys : {1, 31, 511, 512, 513, 2049, 8192, 8193, 20000}) {
+            Case c = simple(2, keys, keys % 2 != 0 ? 512 : 100, static_cast<Kind>(kind), ++seed);
+            c.bf16 = seed % 3 == 0;
+            c.sort = seed % 4 == 0 ? LIDX_SORT_SCORE : LIDX_SORT_POSITION;
+            run(c);
+        }
+}
+
+TEST_CASE("topk: k from 1 to 4096, rows around k") {
+    uint64_t seed = 500;
+    for (const int k : {1, 2, 3, 511, 1024, 2047, 2048, 4095, 4096})
+        for (const int64_t keys : {k - 1, k, k + 1, 9000}) {
+            if (keys == 0) continue;
+            Case c = simple(3, keys, k, Kind::kMixed, ++seed);
+            c.sort = seed % 2 == 0 ? LIDX_SORT_SCORE : LIDX_SORT_POSITION;
+            c.index_gap = static_cast<int>(seed % 3);
+            c.scores_out = seed % 5 != 0;
+            c.counts = seed % 7 != 0;
+            run(c);
+        }
+}
+
+TEST_CASE("topk: long rows, shared out among CTAs") {
+    for (const Kind kind : {Kind::kNormal, Kind::kTies, Kind::kMixed, Kind::kEqual, Kind::kPeriodic}) {
+        Case c = simple(1, 150001, 2048, kind, 77 + static_cast<uint64_t>(kind));
+        run(c, 2);
+    }
+    Case bf16 = simple(2, 200000, 1000, Kind::kMixed, 99);
+    bf16.bf16 = true;
+    bf16.sort = LIDX_SORT_SCORE;
+    run(bf16);
+    run(simple(1, 1048576, 512, Kind::kMostlyZero, 100));
+}
+
+TEST_CASE("topk: who sees what decides what is selected from") {
+    using lidx::ref::Sight;
+    using lidx::ref::SightKeys;
+    using lidx::ref::SightRows;
+    uint64_t seed = 900;
+    const int64_t keys = 700;
+    const auto base = [&](SightRows rows, SightKeys visible) {
+        Case c;
+        c.sight.rows = rows;
+        c.sight.keys = visible;
+        c.sight.batch = 4;
+        c.sight.max_tokens = rows == SightRows::kFixed ? 3 : 5;
+        c.sight.max_rows = 13;
+        c.max_keys = c.sight.room = keys;
+        c.stride = keys;
+        c.k = 64;
+        c.seed = ++seed;
+        if (rows == SightRows::kCuSeqlens) c.sight.cu_seqlens = {0, 3, 3, 8, 12};
+        if (rows == SightRows::kRequestIds) c.sight.row_requests = {0, 0, 0, 1, 1, 3, 3, 3, 3, 3, 3, -1, -1};
+        c.sight.lengths.assign(visible == SightKeys::kRowLength ? 13 : 4, 0);
+        const int64_t lengths[] = {700, 65, -3, 64, 1, 0, 3000, 63, 699, 66, 2, 333, 128};
+        for (size_t i = 0; i < c.sight.lengths.size(); ++i) c.sight.lengths[i] = lengths[i];
+        if (visible == SightKeys::kWindow) {
+            c.sight.lengths.clear();
+            c.sight.begins = {0, 5, 640, 700, 699, 10, -5, 300, 3000, 64, 0, 1, 200};
+            c.sight.ends = {700, 70, 700, 700, 700, 5, 90, 900, 4000, 128, 0, 2, 190};
+        }
+        return c;
+    };
+    for (const SightRows rows : {SightRows::kCuSeqlens, SightRows::kFixed, SightRows::kRequestIds})
+        for (const SightKeys visible :
+             {SightKeys::kRequestLength, SightKeys::kCausal, SightKeys::kRowLength, SightKeys::kWindow})
+            for (int variant = 0; variant < 4; ++variant) {
+                Case c = base(rows, visible);
+                c.what = "rows " + std::to_string(static_cast<int>(rows)) + " keys " +
+                         std::to_string(static_cast<int>(visible));
+                c.wide = variant % 2 != 0;
+                c.relative = variant >= 2;
+                c.bf16 = variant == 3;
+                if (visible != SightKeys::kWindow && variant == 1) c.sight.ratio = 4;
+                c.index_kind = static_cast<lidx_index_kind>(variant);
+                c.page_size = 48;
+                run(c);
+            }
+}
+
+TEST_CASE("topk: forced keys are chosen whatever their score") {
+    uint64_t seed = 1200;
+    const struct {
+        int64_t keys;
+        int k, first, last;
+    } cases[] = {{1000, 100, 4, 60}, {1000, 100, 100, 100}, {1000, 100, 0, 100}, {1000, 100, 300, 0},
+                 {100, 100, 5, 5},   {101, 100, 90, 90},    {20000, 512, 16, 128}, {20000, 512, 512, 1},
+                 {5000, 1, 1, 0},    {5000, 1, 0, 1},       {150000, 2048, 10, 2000}, {9000, 100, 0, INT_MAX}};
+    for (const auto& row : cases)
+        for (const Kind kind : {Kind::kNormal, Kind::kMixed, Kind::kDescending}) {
+            Case c = simple(1, row.keys, row.k, kind, ++seed);
+            c.forced_first = row.first;
+            c.forced_last = row.last;
+            c.sort = seed % 2 == 0 ? LIDX_SORT_SCORE : LIDX_SORT_POSITION;
+            run(c);
+        }
+}
+
+TEST_CASE("topk: upper bounds and company do not show in a row") {
+    Case alone = simple(1, 9000, 300, Kind::kMostlyZero, 4242);
+    alone.scores_out = false;
+    const std::vector<int32_t> expected = run(alone);
+    Case bounded = alone;
+    bounded.max_keys = bounded.stride = 400000;   // slices, were the row as long
+    bounded.sight.room = 9000;
+    CHECK(run(bounded) == expected);
+}
+
+TEST_CASE("topk: rows beyond 2^31 elements") {
+    // The score buffer is far larger than what is ever touched.
+    const Machine& m = machine();
+    const int64_t stride = int64_t{1} << 30, rows = 3;
+    CUdeviceptr scores = 0, small = 0;
+    if (m.driver.cuMemAlloc(&scores, static_cast<size_t>(stride * rows * 4)) != CUDA_SUCCESS) {
+        WARN("no room for 12 GiB of scores");
+        return;
+    }
+    m.expect(m.driver.cuMemAlloc(&small, 4096), "cuMemAlloc");
+    std::vector<float> row(100);
+    for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>(i * 37 % 100);
+    m.expect(m.driver.cuMemcpyHtoD(scores + static_cast<size_t>(2 * stride * 4), row.data(), 400), "cuMemcpyHtoD");
+    const int32_t lengths[3] = {0, 0, 100};
+    m.expect(m.driver.cuMemcpyHtoD(small, lengths, sizeof(lengths)), "cuMemcpyHtoD");
+    lidx_topk_desc desc;
+    lidx_topk_desc_init(&desc);
+    desc.row_map = LIDX_ROWS_FIXED;
+    desc.batch = desc.max_rows = 3;
+    desc.max_tokens = 1;
+    desc.max_keys = 100;
+    desc.score_stride = stride;
+    desc.k = 3;
+    lidx_topk_args args;
+    lidx_topk_args_init(&args);
+    args.scores = reinterpret_cast<const void*>(scores);
+    args.context_lens = reinterpret_cast<const void*>(small);
+    args.indices = reinterpret_cast<int32_t*>(small + 1024);
+    REQUIRE(lidx_topk_enqueue(m.lidx, &desc, &args, nullptr) == LIDX_OK);
+    m.expect(m.driver.cuCtxSynchronize(), "cuCtxSynchronize");
+    int32_t indices[9];
+    m.expect(m.driver.cuMemcpyDtoH(indices, small + 1024, sizeof(indices)), "cuMemcpyDtoH");
+    const std::vector<int32_t> got(indices, indices + 9);
+    CHECK(got == std::vector<int32_t>{-1, -1, -1, -1, -1, -1, 27, 54, 81});   // 37 i mod 100 = 99, 98, 97
+    m.expect(m.driver.cuMemFree(scores), "cuMemFree");
+    m.expect(m.driver.cuMemFree(small), "cuMemFree");
+}
+
+}  // namespace
