@@ -3,7 +3,7 @@
 #include <lidx.h>
 
 #include "host/api_guard.h"
-#include "host/topk.h"
+#include "host/topk_launch.h"
 
 using lidx::guarded;
 using lidx::init;

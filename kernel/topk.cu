@@ -19,9 +19,9 @@
 //
 //     scores -> registers or candidates -> threshold -> maps of bits -> positions, ascending -> [sort] -> indices
 //
-// Budget: a row of 65536 fp32 scores reads 256 KiB (4096 clocks at 64 bytes per clock of an SM) and issues 512 warp
-// passes of 128 keys at about 40 instructions, 5120 clocks of four schedulers, shared with the reads; the rounds are
-// latency: about 12 barriers each selection. 106 KiB of shared memory, two CTAs an SM.
+// Budget: a row of 65536 fp32 scores reads 256 KiB (4096 clocks at 64 bytes per clock of an SM) and is sifted in 128
+// warp passes of 512 keys at about 110 instructions, 3500 clocks of four schedulers; a round of selection is about 1700
+// clocks of latency, four barriers. 58 KiB of shared memory and a quarter byte per key of a slice, two CTAs an SM.
 #include "kernel/live.h"
 #include "kernel/topk_layout.h"
 #include "kernel/topk_select.cuh"
@@ -169,8 +169,9 @@ __device__ __forceinline__ void write_row(const TopkParams& p, const RowKeys& ro
 #pragma unroll 1
         for (int32_t i = static_cast<int32_t>(self.index); i < count; i += kThreads) {
             const uint32_t at = ptx::ld_shared_u32(list + i * 4);
-            const bool forced = static_cast<int32_t>(at) < p.forced_first || static_cast<int32_t>(at) >= all.keys - p.forced_last;
-            const uint32_t key = forced ? kForcedKey : ordered_key(all.load(static_cast<int32_t>(at)));
+            const auto key_at = static_cast<int32_t>(at);
+            const bool forced = key_at < p.forced_first || key_at >= all.keys - p.forced_last;
+            const uint32_t key = forced ? kForcedKey : ordered_key(all.load(key_at));
             ptx::st_shared_u64(numbers + i * 8, uint64_t{~key} << 32 | at);
         }
         ptx::bar_sync();

@@ -55,7 +55,8 @@ __device__ __forceinline__ uint32_t exclusive_sum(uint32_t value, const Thread& 
     if (self.lane() == 31) ptx::st_shared_u32(ptx::cvta_to_shared(&shared.warp_total[slot][self.warp()]), inclusive);
     ptx::bar_sync();
     uint32_t before = 0;
-    if (self.lane() < self.warp()) before = ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.warp_total[slot][self.lane()]));
+    const uint32_t lane = self.lane();
+    if (lane < self.warp()) before = ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.warp_total[slot][lane]));
     return ptx::redux_sync_add_u32(before, ptx::kFullMask) + inclusive - value;
 }
 
@@ -219,11 +220,10 @@ __device__ __forceinline__ void each_key(const Source& source, int32_t count, co
 }
 
 // Chooses k of more than k keys without keeping any: each is read up to four times. maps.words = words_of(source.keys)
-// and maps.shift = 0 are the caller's. Returns the ties to take. Out of line: the rare path must not cost the others
-// registers.
+// and maps.shift = 0 are the caller's. Returns the ties to take.
 template <class Source>
-__device__ __forceinline__ int32_t select_streamed(const Source& source, int32_t k, const Maps& maps, const Thread& self,
-                                                SharedLayout& shared) {
+__device__ __forceinline__ int32_t select_streamed(const Source& source, int32_t k, const Maps& maps,
+                                                   const Thread& self, SharedLayout& shared) {
     const int32_t count = source.keys;
     const Threshold threshold = find_threshold(k, 0, self, shared, [&](uint32_t prefix, uint32_t mask, uint32_t low) {
         each_key(source, count, self, [&](int32_t i, uint32_t key) {

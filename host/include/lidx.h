@@ -519,7 +519,7 @@ typedef struct lidx_topk_desc {
     uint32_t flags;                /* LIDX_FLAG_CAUSAL, LIDX_FLAG_RELATIVE_COLUMNS, LIDX_FLAG_PDL */
     int32_t row_map;               /* lidx_row_map */
     int32_t batch;
-    int32_t max_rows;              /* rows of scores and indices. One that is no request's sees nothing: -1 everywhere */
+    int32_t max_rows;              /* rows of scores and indices; one that is no request's sees nothing, and gets -1 */
     int32_t max_tokens;
     int32_t visibility;            /* lidx_visibility */
     int32_t length_type;           /* lidx_int_type */
@@ -540,8 +540,8 @@ typedef struct lidx_topk_desc {
 } lidx_topk_desc;
 LIDX_API lidx_status lidx_topk_desc_init(lidx_topk_desc *desc);
 
-/* Bytes of workspace of a top-k on this context's device: 0 where rows are short or many. Its first max_rows 32-bit words
- * are zero before the first call that uses it; every call leaves them so. Calls that may overlap need one each. */
+/* Bytes of workspace of a top-k on this context's device: 0 where rows are short or many. Its first max_rows 32-bit
+ * words are zero before the first call that uses it; every call leaves them so. Calls that may overlap need one each. */
 LIDX_API lidx_status lidx_topk_workspace_bytes(lidx_context *ctx, const lidx_topk_desc *desc, size_t *bytes);
 
 /* Device pointers. Scores of keys that a row does not see are not read. */

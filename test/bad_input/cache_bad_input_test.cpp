@@ -12,38 +12,12 @@
 #include <vector>
 
 #include "fake_driver.h"
+#include "refusal_fixture.h"
 
 namespace {
 
-template <typename T>
-T* address(uintptr_t value) {
-    return reinterpret_cast<T*>(value);   // nobody may dereference it
-}
-
-struct Fixture {
-    lidx_context* context = nullptr;
-    Fixture() {
-        fake_reset();
-        const std::string path = fake_driver_path();
-        lidx_config config;
-        REQUIRE(lidx_config_init(&config) == LIDX_OK);
-        config.driver_path = path.c_str();
-        config.device = 0;
-        REQUIRE(lidx_open(&config, &context) == LIDX_OK);
-    }
-    ~Fixture() { lidx_close(context); }
-    Fixture(const Fixture&) = delete;
-    Fixture& operator=(const Fixture&) = delete;
-
-    void refused(lidx_status status, lidx_status expected, const std::string& part) const {
-        const std::string message = lidx_last_error(context);
-        CAPTURE(message, part);
-        CHECK(status == expected);
-        CHECK(message.find(part) != std::string::npos);
-        CHECK(fake().launch_count == 0);
-        CHECK(fake().stack_depth == 0);
-    }
-};
+using refusal::address;
+using refusal::Fixture;
 
 struct Call {
     lidx_pool pool;

@@ -28,8 +28,8 @@ const float kNan = std::nanf("");
 
 // Rows of scores that try a selection.
 enum class Kind {
-    kNormal, kEqual, kZero, kSignedZeros, kTwoValues, kNarrow, kAscending, kDescending, kPlateau, kMinusInf, kPlusInf, kNan,
-    kMixed, kSubnormal, kPeriodic, kMostlyZero, kTies, kFewAbovePlateau, kHuge, kCount
+    kNormal, kEqual, kZero, kSignedZeros, kTwoValues, kNarrow, kAscending, kDescending, kPlateau, kMinusInf, kPlusInf,
+    kNan, kMixed, kSubnormal, kPeriodic, kMostlyZero, kTies, kFewAbovePlateau, kHuge, kCount
 };
 
 float draw(Kind kind, int64_t i, int64_t n, Rng& rng) {

@@ -561,6 +561,46 @@ class Quantize(Command):
         self.assertFalse(os.path.exists(codes))
 
 
+class Topk(Command):
+    SCORES = [3.0, 1.0, math.nan, 3.0, -0.0, 0.0, -math.inf, math.inf,
+              5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0,
+              1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+
+    def topk(self, k, *arguments):
+        write_npy(self.path("s.npy"), (3, 8), array.array("f", self.SCORES))
+        write_npy(self.path("lengths.npy"), (3,), array.array("i", [8, 3, 0]))
+        self.ok("topk", "--scores", self.path("s.npy"), "--out", self.path("i.npy"), "--k", k, "--device", DEVICE,
+                *arguments)
+        shape, indices = read_npy(self.path("i.npy"))
+        self.assertEqual(shape, [3, k])
+        return [list(indices[row * k:row * k + k]) for row in range(3)]
+
+    def test_positions_ascend_and_ties_go_to_the_smaller(self):
+        self.assertEqual(self.topk(3), [[0, 3, 7], [0, 1, 2], [5, 6, 7]])
+        self.assertEqual(self.topk(5), [[0, 1, 3, 4, 7], [0, 1, 2, 3, 4], [3, 4, 5, 6, 7]])
+
+    def test_by_score_with_scores_and_lengths(self):
+        rows = self.topk(4, "--sorted", "score", "--lengths", self.path("lengths.npy"), "--scores-out",
+                         self.path("v.npy"))
+        self.assertEqual(rows, [[7, 0, 3, 1], [0, 1, 2, -1], [-1] * 4])
+        shape, values = read_npy(self.path("v.npy"))
+        self.assertEqual(shape, [3, 4])
+        self.assertEqual(list(values), [math.inf, 3, 3, 1, 5, 5, 5, -math.inf] + [-math.inf] * 4)
+
+    def test_forced_keys(self):
+        self.assertEqual(self.topk(4, "--first", 2, "--last", 1)[0], [0, 1, 3, 7])
+
+    def test_bad_input(self):
+        write_npy(self.path("s.npy"), (3, 8), array.array("f", self.SCORES))
+        write_npy(self.path("bad.npy"), (3,), array.array("i", [8, 9, 0]))
+        common = ["topk", "--scores", self.path("s.npy"), "--out", self.path("i.npy"), "--device", DEVICE]
+        self.refused(2, "[1] = 9: must be 0 .. 8", *common, "--lengths", self.path("bad.npy"))
+        self.refused(2, "4097", *common, "--k", 4097)
+        self.refused(2, "is an input", "topk", "--scores", self.path("s.npy"), "--out", self.path("s.npy"))
+        self.refused(2, "missing.npy", "topk", "--scores", self.path("missing.npy"), "--out", self.path("i.npy"))
+        self.assertFalse(os.path.exists(self.path("i.npy")))
+
+
 class BadInput(Command):
     """Each row damages one file of a good case; score and verify must refuse it with exit code 2 and a message."""
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "machine.h"
 
+#include <cstdio>
+
 #include <algorithm>
 #include <system_error>
 
@@ -90,6 +92,18 @@ void Machine::check(lidx_status status) const {
     if (status == LIDX_OK) return;
     const int group = status / 100;
     throw Failure(group == 1 || group == 3 ? kBadInput : group == 2 ? kNoDevice : kInternal, lidx_last_error(context_));
+}
+
+std::unique_ptr<Machine> open_machine(const std::string& device) {
+    if (device != "emu") {
+        try {
+            return std::make_unique<Machine>(nullptr, 0);
+        } catch (const Failure& failure) {
+            if (device == "cuda" || failure.code != kNoDevice) throw;
+            std::fprintf(stderr, "lidx: no CUDA GPU (%s); using the emulator\n", failure.what());
+        }
+    }
+    return std::make_unique<Machine>(emulator_path().c_str(), 0);
 }
 
 DeviceBuffer::DeviceBuffer(const Machine& machine, size_t size_bytes) : machine_(machine) {

@@ -46,6 +46,10 @@ class Machine {
     lidx_device_info info_ = {};
 };
 
+// The machine of --device: auto (the first CUDA device, else, with a line on stderr, the emulator), cuda or emu. Throws
+// Failure(kNoDevice).
+std::unique_ptr<Machine> open_machine(const std::string& device);
+
 // Device memory. A size of 0 allocates a little all the same, so that pointers are never null.
 class DeviceBuffer {
   public:

@@ -26,18 +26,6 @@ int32_t float_type_of(const std::string& descr, const std::string& path) {
     bad_input(path + ": descr '" + descr + "': must be '<f4' (fp32), '<f2' (fp16) or '<u2' (the bits of bf16)");
 }
 
-std::unique_ptr<Machine> open_machine(const std::string& device) {
-    if (device != "emu") {
-        try {
-            return std::make_unique<Machine>(nullptr, 0);
-        } catch (const Failure& failure) {
-            if (device == "cuda" || failure.code != kNoDevice) throw;
-            std::fprintf(stderr, "lidx: no CUDA GPU (%s); using the emulator\n", failure.what());
-        }
-    }
-    return std::make_unique<Machine>(emulator_path().c_str(), 0);
-}
-
 struct Quantized {
     std::vector<uint8_t> codes;
     std::vector<float> scales;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/topk.h"
+#include "host/topk_launch.h"
 
 #include <algorithm>
 #include <string>

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bad input at lidx_topk_*, one row each: the status, words of the message, nothing launched.
+#include "catch_any.h"
+
+#include <lidx.h>
+
+#include <climits>
+#include <string>
+
+#include "fake_driver.h"
+#include "refusal_fixture.h"
+
+namespace {
+
+using refusal::address;
+using refusal::Fixture;
+
+struct Call {
+    lidx_topk_desc desc;
+    lidx_topk_args args;
+    Call() {
+        REQUIRE(lidx_topk_desc_init(&desc) == LIDX_OK);
+        desc.batch = 4;
+        desc.max_rows = 8;
+        desc.max_tokens = 2;
+        desc.max_keys = desc.score_stride = 1000000;   // slices: a workspace
+        desc.k = 512;
+        REQUIRE(lidx_topk_args_init(&args) == LIDX_OK);
+        args.scores = address<void>(0x10000);
+        args.context_lens = address<void>(0x20000);
+        args.cu_seqlens_q = address<int32_t>(0x30000);
+        args.indices = address<int32_t>(0x40000);
+        args.workspace = address<void>(0x50000);
+        args.workspace_bytes = size_t{1} << 30;
+    }
+};
+
+TEST_CASE("topk: good input is one launch") {
+    Fixture f;
+    Call c;
+    REQUIRE(lidx_topk_enqueue(f.context, &c.desc, &c.args, nullptr) == LIDX_OK);
+    REQUIRE(fake().launch_count == 1);
+    CHECK(std::string(fake().launches[0].function) == "topk_select_fp32");
+    CHECK(fake().launches[0].config.gridDimX % 8 == 0);
+    CHECK(fake().launches[0].config.gridDimX > 8);
+    CHECK(fake().launches[0].config.blockDimX == 512);
+    c.desc.score_type = LIDX_BF16;
+    c.desc.flags = LIDX_FLAG_PDL;
+    REQUIRE(lidx_topk_enqueue(f.context, &c.desc, &c.args, nullptr) == LIDX_OK);
+    CHECK(std::string(fake().launches[1].function) == "topk_select_bf16");
+    CHECK(fake().launches[1].config.numAttrs == 1);
+    c.desc.max_rows = 0;
+    REQUIRE(lidx_topk_enqueue(f.context, &c.desc, &c.args, nullptr) == LIDX_OK);
+    CHECK(fake().launch_count == 2);
+}
+
+TEST_CASE("topk: workspace only where rows are few and long") {
+    Fixture f;
+    Call c;
+    size_t bytes = 1;
+    REQUIRE(lidx_topk_workspace_bytes(f.context, &c.desc, &bytes) == LIDX_OK);
+    CHECK(bytes > 0);
+    c.desc.max_keys = 8192;
+    REQUIRE(lidx_topk_workspace_bytes(f.context, &c.desc, &bytes) == LIDX_OK);
+    CHECK(bytes == 0);
+    c.args.workspace = nullptr;
+    CHECK(lidx_topk_enqueue(f.context, &c.desc, &c.args, nullptr) == LIDX_OK);
+}
+
+TEST_CASE("topk: what is wrong is named") {
+    using Spoil = void (*)(Call&);
+    const struct {
+        Spoil spoil;
+        lidx_status status;
+        const char* part;
+    } rows[] = {
+        {[](Call& c) { c.desc.struct_size = 8; }, LIDX_ERR_STRUCT_SIZE, "lidx_topk_desc.struct_size = 8"},
+        {[](Call& c) { c.args.struct_size = 8; }, LIDX_ERR_STRUCT_SIZE, "lidx_topk_args.struct_size = 8"},
+        {[](Call& c) { c.desc.flags = LIDX_FLAG_FILL; }, LIDX_ERR_VALUE, "flags = 4"},
+        {[](Call& c) { c.desc.k = 0; }, LIDX_ERR_VALUE, "k = 0: must be 1 .. 4096"},
+        {[](Call& c) { c.desc.k = 4097; }, LIDX_ERR_VALUE, "k = 4097: must be 1 .. 4096"},
+        {[](Call& c) { c.desc.batch = -1; }, LIDX_ERR_VALUE, "batch = -1"},
+        {[](Call& c) { c.desc.max_rows = -1; }, LIDX_ERR_VALUE, "max_rows = -1"},
+        {[](Call& c) { c.desc.max_rows = INT_MAX, c.desc.score_stride = INT64_MAX / 8; }, LIDX_ERR_VALUE,
+         "score_stride"},
+        {[](Call& c) { c.desc.max_keys = INT64_MAX; }, LIDX_ERR_VALUE, "max_keys"},
+        {[](Call& c) { c.desc.score_stride = 999999; }, LIDX_ERR_VALUE,
+         "score_stride = 999999: must be 1000000 .. "},
+        {[](Call& c) { c.desc.score_type = LIDX_FP16; }, LIDX_ERR_VALUE, "score_type = 2"},
+        {[](Call& c) { c.desc.visibility = 3; }, LIDX_ERR_VALUE, "visibility = 3"},
+        {[](Call& c) { c.desc.row_map = -1; }, LIDX_ERR_VALUE, "row_map = -1"},
+        {[](Call& c) { c.desc.forced_first = -1; }, LIDX_ERR_VALUE, "forced_first = -1"},
+        {[](Call& c) { c.desc.forced_last = -1; }, LIDX_ERR_VALUE, "forced_last = -1"},
+        {[](Call& c) { c.desc.index_kind = 4; }, LIDX_ERR_VALUE, "index_kind = 4"},
+        {[](Call& c) { c.desc.sort = 2; }, LIDX_ERR_VALUE, "sort = 2"},
+        {[](Call& c) { c.desc.index_stride = 511; }, LIDX_ERR_VALUE, "index_stride = 511: must be 512 .. "},
+        {[](Call& c) { c.desc.top_score_stride = -1; }, LIDX_ERR_VALUE, "top_score_stride = -1"},
+        {[](Call& c) { c.desc.page_size = 64; }, LIDX_ERR_VALUE, "page_size = 64: must be 0 .. 0"},
+        {[](Call& c) { c.desc.index_kind = LIDX_INDEX_PHYSICAL; }, LIDX_ERR_VALUE, "page_size = 0: must be 1 .. "},
+        {[](Call& c) { c.desc.index_kind = LIDX_INDEX_PHYSICAL, c.desc.page_size = 64; }, LIDX_ERR_VALUE,
+         "block_table_stride = 0: must be 1 .. "},
+        {[](Call& c) {
+             c.desc.index_kind = LIDX_INDEX_PHYSICAL, c.desc.page_size = 64, c.desc.block_table_stride = 20000;
+         },
+         LIDX_ERR_NULL, "block_table is null"},
+        {[](Call& c) { c.args.block_table = c.args.scores; }, LIDX_ERR_VALUE, "block_table is not null"},
+        {[](Call& c) { c.desc.index_kind = LIDX_INDEX_OFFSET; }, LIDX_ERR_NULL, "offsets is null"},
+        {[](Call& c) { c.args.scores = nullptr; }, LIDX_ERR_NULL, "scores is null"},
+        {[](Call& c) { c.args.scores = address<void>(0x10002); }, LIDX_ERR_ALIGNMENT, "scores = address 65538"},
+        {[](Call& c) { c.args.indices = nullptr; }, LIDX_ERR_NULL, "indices is null"},
+        {[](Call& c) { c.args.top_scores = address<float>(2); }, LIDX_ERR_ALIGNMENT, "top_scores = address 2"},
+        {[](Call& c) { c.args.counts = address<int32_t>(2); }, LIDX_ERR_ALIGNMENT, "counts = address 2"},
+        {[](Call& c) { c.args.context_lens = nullptr; }, LIDX_ERR_NULL, "context_lens is null"},
+        {[](Call& c) { c.args.row_begin = c.args.scores; }, LIDX_ERR_VALUE, "row_begin is not null"},
+        {[](Call& c) { c.args.workspace = nullptr; }, LIDX_ERR_WORKSPACE, "workspace is null: the top-k needs "},
+        {[](Call& c) { c.args.workspace_bytes = 100; }, LIDX_ERR_WORKSPACE, "workspace_bytes = 100"},
+        {[](Call& c) { c.args.workspace = address<void>(0x50008); }, LIDX_ERR_ALIGNMENT, "workspace = address"},
+    };
+    for (const auto& row : rows) {
+        Fixture f;
+        Call c;
+        row.spoil(c);
+        f.refused(lidx_topk_enqueue(f.context, &c.desc, &c.args, nullptr), row.status, row.part);
+    }
+    Fixture f;
+    Call c;
+    f.refused(lidx_topk_enqueue(f.context, nullptr, &c.args, nullptr), LIDX_ERR_NULL, "desc is null");
+    f.refused(lidx_topk_enqueue(f.context, &c.desc, nullptr, nullptr), LIDX_ERR_NULL, "args is null");
+    f.refused(lidx_topk_workspace_bytes(f.context, &c.desc, nullptr), LIDX_ERR_NULL, "bytes is null");
+}
+
+}  // namespace
