@@ -81,18 +81,20 @@ inline constexpr CacheKernelRow kCacheKernels[] = {LIDX_CACHE_VARIANTS(LIDX_CACH
 #undef LIDX_CACHE_ROW
 inline constexpr size_t kCacheKernelCount = static_cast<size_t>(CacheKernel::kCount);
 
-// Kernels that select keys: kernel/topk.cu, before compute capability 9.0 kernel/topk_sm80.cu.
-enum class TopkKernel : size_t {
-#define LIDX_TOPK_ENUM(symbol, score) k_##symbol,
-    LIDX_TOPK_VARIANTS(LIDX_TOPK_ENUM)
-#undef LIDX_TOPK_ENUM
-        kCount
+// Kernels that select keys, one per score type: kernel/topk.cu, before compute capability 9.0 kernel/topk_sm80.cu.
+enum class TopkKernel : size_t { kFp32, kBf16 };
+struct TopkSource {
+    const char* source;
+    const char* symbols[2];   // by TopkKernel
 };
 #define LIDX_TOPK_SYMBOL(symbol, score) #symbol,
-inline constexpr const char* kTopkKernels[] = {LIDX_TOPK_VARIANTS(LIDX_TOPK_SYMBOL)};
+inline constexpr TopkSource kTopk = {"topk", {LIDX_TOPK_VARIANTS(LIDX_TOPK_SYMBOL)}};
+inline constexpr TopkSource kTopkSm80 = {"topk_sm80", {LIDX_TOPK_SM80_VARIANTS(LIDX_TOPK_SYMBOL)}};
 #undef LIDX_TOPK_SYMBOL
-inline constexpr size_t kTopkKernelCount = static_cast<size_t>(TopkKernel::kCount);
-constexpr const char* topk_source(int compute_capability) { return compute_capability >= 90 ? "topk" : "topk_sm80"; }
+inline constexpr size_t kTopkKernelCount = 2;
+constexpr const TopkSource& topk_source(int compute_capability) {
+    return compute_capability >= 90 ? kTopk : kTopkSm80;
+}
 
 constexpr bool runs_on(const KernelRow& row, int compute_capability) {
     return compute_capability >= row.capability_min && compute_capability <= row.capability_max;

@@ -74,7 +74,7 @@ Kernels::Kernels(const Driver& driver, int compute_capability, int shared_bytes_
         for (size_t index = 0; index < kCacheKernelCount; ++index)
             if (cache_kernels_[index] == nullptr)
                 load(embedded_fatbin(kCacheKernels[index].source), compute_capability);
-        load(embedded_fatbin(topk_source(compute_capability)), compute_capability);
+        load(embedded_fatbin(topk_source(compute_capability).source), compute_capability);
     } catch (...) {
         unload();
         throw;
@@ -119,10 +119,11 @@ void Kernels::load(const Fatbin& fatbin, int compute_capability) {
         if (std::strcmp(kCacheKernels[index].source, fatbin.source) == 0)
             check(driver_.cuModuleGetFunction(&cache_kernels_[index], module, kCacheKernels[index].symbol),
                   std::string("cuModuleGetFunction of ") + kCacheKernels[index].symbol);
-    if (std::strcmp(topk_source(compute_capability), fatbin.source) != 0) return;
+    const TopkSource& topk = topk_source(compute_capability);
+    if (std::strcmp(topk.source, fatbin.source) != 0) return;
     for (size_t index = 0; index < kTopkKernelCount; ++index) {
-        const std::string of_kernel = std::string(" of ") + kTopkKernels[index];
-        check(driver_.cuModuleGetFunction(&topk_kernels_[index], module, kTopkKernels[index]),
+        const std::string of_kernel = std::string(" of ") + topk.symbols[index];
+        check(driver_.cuModuleGetFunction(&topk_kernels_[index], module, topk.symbols[index]),
               "cuModuleGetFunction" + of_kernel);
         check(driver_.cuFuncSetAttribute(topk_kernels_[index], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                          shared_bytes_per_cta_),

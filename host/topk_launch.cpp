@@ -135,8 +135,7 @@ void enqueue_topk(const lidx_context& context, const lidx_topk_desc& desc, const
     params.counts = args.counts;
     params.workspace = static_cast<uint32_t*>(params.slices > 1 ? args.workspace : nullptr);
 
-    const TopkKernel kernel = desc.score_type == LIDX_BF16 ? TopkKernel::k_topk_select_bf16
-                                                           : TopkKernel::k_topk_select_fp32;
+    const TopkKernel kernel = desc.score_type == LIDX_BF16 ? TopkKernel::kBf16 : TopkKernel::kFp32;
     CUlaunchConfig config = {};
     config.gridDimX = static_cast<unsigned>(ctas);
     config.gridDimY = config.gridDimZ = 1;
@@ -156,7 +155,8 @@ void enqueue_topk(const lidx_context& context, const lidx_topk_desc& desc, const
         config.numAttrs = 1;
     }
     void* kernel_params[] = {&params};
-    launch_kernel(context, kTopkKernels[static_cast<size_t>(kernel)], (*context.kernels)[kernel], config,
+    const TopkSource& source = topk_source(context.limits.compute_capability);
+    launch_kernel(context, source.symbols[static_cast<size_t>(kernel)], (*context.kernels)[kernel], config,
                   kernel_params);
 }
 

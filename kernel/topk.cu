@@ -36,7 +36,7 @@
 namespace lidx::topk {
 
 // Shared memory leaves room for two CTAs an SM from sm_90 on, for one before; griddepcontrol is there from sm_90 on.
-#if __CUDA_ARCH__ >= 900
+#ifndef LIDX_TOPK_SM80
 inline constexpr int kCtasPerSm = 2;
 __device__ __forceinline__ void wait_for_scores() {
     ptx::griddepcontrol_wait();
@@ -272,9 +272,13 @@ __device__ __forceinline__ void select(const TopkParams& p) {
 }  // namespace
 }  // namespace lidx::topk
 
-#define LIDX_TOPK_KERNEL(symbol, score)                                                      \
-    extern "C" __global__ void __launch_bounds__(lidx::topk::kThreads, lidx::topk::kCtasPerSm)                   \
-    symbol(const __grid_constant__ lidx::topk::TopkParams p) {                              \
-        lidx::topk::select<lidx::topk::score>(p);                                           \
+#define LIDX_TOPK_KERNEL(symbol, score)                                                         \
+    extern "C" __global__ void __launch_bounds__(lidx::topk::kThreads, lidx::topk::kCtasPerSm)  \
+    symbol(const __grid_constant__ lidx::topk::TopkParams p) {                                  \
+        lidx::topk::select<lidx::topk::score>(p);                                               \
     }
+#ifdef LIDX_TOPK_SM80
+LIDX_TOPK_SM80_VARIANTS(LIDX_TOPK_KERNEL)
+#else
 LIDX_TOPK_VARIANTS(LIDX_TOPK_KERNEL)
+#endif

@@ -42,8 +42,11 @@
     X(cache_gather, cache_gather)         \
     X(cache_query, cache_query)
 
-// X(symbol, score type): what the scores are that are selected from. kernel/topk.cu from sm_90 on, kernel/topk_sm80.cu
-// before.
+// X(symbol, score type): what the scores are that keys are selected from; one after the other for fp32 and bf16. From
+// compute capability 9.0 on, and before.
 #define LIDX_TOPK_VARIANTS(X)   \
-    X(topk_select_fp32, Fp32)   \
-    X(topk_select_bf16, Bf16)
+    X(topk_fp32, Fp32)          \
+    X(topk_bf16, Bf16)
+#define LIDX_TOPK_SM80_VARIANTS(X)   \
+    X(topk_sm80_fp32, Fp32)          \
+    X(topk_sm80_bf16, Bf16)

@@ -40,14 +40,14 @@ TEST_CASE("topk: good input is one launch") {
     Call c;
     REQUIRE(lidx_topk_enqueue(f.context, &c.desc, &c.args, nullptr) == LIDX_OK);
     REQUIRE(fake().launch_count == 1);
-    CHECK(std::string(fake().launches[0].function) == "topk_select_fp32");
+    CHECK(std::string(fake().launches[0].function) == "topk_fp32");
     CHECK(fake().launches[0].config.gridDimX % 8 == 0);
     CHECK(fake().launches[0].config.gridDimX > 8);
     CHECK(fake().launches[0].config.blockDimX == 512);
     c.desc.score_type = LIDX_BF16;
     c.desc.flags = LIDX_FLAG_PDL;
     REQUIRE(lidx_topk_enqueue(f.context, &c.desc, &c.args, nullptr) == LIDX_OK);
-    CHECK(std::string(fake().launches[1].function) == "topk_select_bf16");
+    CHECK(std::string(fake().launches[1].function) == "topk_bf16");
     CHECK(fake().launches[1].config.numAttrs == 1);
     c.desc.max_rows = 0;
     REQUIRE(lidx_topk_enqueue(f.context, &c.desc, &c.args, nullptr) == LIDX_OK);
