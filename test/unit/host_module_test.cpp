@@ -144,7 +144,7 @@ TEST_CASE("module: what the driver refuses is LIDX_ERR_MODULE, and nothing stays
         {FakeCall::k_cuModuleGetFunction, 0, "cuModuleGetFunction of sm100_score_h64"},
         {FakeCall::k_cuModuleGetFunction, 16, "cuModuleGetFunction of generic_score"},
         {FakeCall::k_cuModuleGetFunction, 18, "cuModuleGetFunction of cache_store_pages"},
-        {FakeCall::k_cuModuleGetFunction, 22, "fatbin of topk on compute capability 10.0: cuModuleGetFunction of topk_fp32"},
+        {FakeCall::k_cuModuleGetFunction, 21, "fatbin of topk on compute capability 10.0: cuModuleGetFunction of topk_fp32"},
         {FakeCall::k_cuFuncGetAttribute, 1, "cuFuncGetAttribute NUM_REGS of sm100_score_h64_t1"},
         {FakeCall::k_cuFuncSetAttribute, 2, "cuFuncSetAttribute MAX_DYNAMIC_SHARED_SIZE_BYTES"},
     };
