@@ -30,8 +30,8 @@ struct LoadedKernel {
 class Kernels {
 public:
     explicit Kernels(const Driver& driver) : driver_(driver) {}  // nothing loaded yet
-    // Loads the embedded fatbin of every source file that has a row for `compute_capability`, those of the cache, and
-    // that of top-k, whose launches may have all the shared memory that the device gives a CTA.
+    // Loads the embedded fatbin of every source file that has a row for `compute_capability`, those of the cache and of
+    // top-k, whose launches may have all the shared memory that the device gives a CTA.
     Kernels(const Driver& driver, int compute_capability, int shared_bytes_per_cta);
     ~Kernels();
     Kernels(const Kernels&) = delete;
