@@ -450,6 +450,26 @@ TEST_CASE("shared memory of the module and of functions lies below a kernel's ow
     CHECK(module->functions.at("none")->static_shared_bytes == 16);
 }
 
+TEST_CASE("a kernel has the shared variables of the module that it or its callees name", "[parser]") {
+    const auto module = parse_ptx(std::string(kHeader) + R"(
+.shared .align 16 .b8 of_k[100];
+.shared .align 4 .b8 of_both[20];
+.shared .align 128 .b8 of_l[64];
+.func f() { .reg .b32 %r; mov.u32 %r, of_l; ret; }
+.entry k() { .shared .b32 own; .reg .b32 %r; mov.u32 %r, of_k; ld.shared.b32 %r, [of_both+4]; ret; }
+.entry l() { .reg .b32 %r; st.shared.b32 [of_both], %r; call f; ret; }
+.entry none() { ret; }
+)");
+    CHECK(module->find_global("of_k")->offset == 0);
+    CHECK(module->find_global("of_both")->offset == 100);
+    CHECK(module->find_global("of_l")->offset == 0);   // never in one launch with of_k
+    const Function& k = *module->functions.at("k");
+    CHECK(local(k, "own").offset == 120);
+    CHECK(k.static_shared_bytes == 124);
+    CHECK(module->functions.at("l")->static_shared_bytes == 120);
+    CHECK(module->functions.at("none")->static_shared_bytes == 0);
+}
+
 TEST_CASE("blocks hide names and give them back", "[parser]") {
     const auto module =
         parse_ptx(kernel("L: mov.u32 %r1, 1;\n{ .reg .b32 %r1; L: mov.u32 %r1, 2; bra L; bra OUT;\n"

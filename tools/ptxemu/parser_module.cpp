@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Module scope: header, directives, functions' heads, and the names that are left at the end (PTX ISA 11).
+#include <algorithm>
+#include <set>
+
 #include "parser.h"
 
 namespace ptxemu {
@@ -285,6 +288,99 @@ void Parser::resolve_in_module(std::string& name, int line) const {
     }
 }
 
+namespace {
+
+void collect_symbols(const Operand& operand, std::set<std::string>& names) {
+    if (operand.kind == Operand::Kind::kSymbol) names.insert(operand.name);
+    for (const Operand& e : operand.elements) collect_symbols(e, names);
+}
+
+// Everything that a launch of the entry can name, its callees' symbols included.
+std::set<std::string> symbols_of(const Module& module, const Function& entry) {
+    std::set<std::string> names;
+    std::set<const Function*> done;
+    std::vector<const Function*> open{&entry};
+    while (!open.empty()) {
+        const Function& f = *open.back();
+        open.pop_back();
+        if (!done.insert(&f).second) continue;
+        for (const Instruction& ir : f.body)
+            for (const Operand& operand : ir.operands) collect_symbols(operand, names);
+        for (const std::string& name : names) {
+            const auto found = module.functions.find(name);
+            if (found != module.functions.end() && done.count(found->second.get()) == 0)
+                open.push_back(found->second.get());
+        }
+    }
+    return names;
+}
+
+// A launch has the shared memory that its kernel names, not the whole module's: variables that no kernel has in common
+// may lie at the same place. Those that no kernel names come first, then the others as they fit; a kernel's own follow.
+void lay_out_shared(Module& module) {
+    std::map<std::string, std::set<const Function*>> users;   // of variables and functions
+    for (const auto& [name, f] : module.functions) {
+        if (!f->is_entry || f->is_declaration) continue;
+        for (const std::string& symbol : symbols_of(module, *f)) users[symbol].insert(f.get());
+    }
+    struct Placed {
+        Variable* variable;
+        const std::set<const Function*>* by;
+    };
+    std::vector<Placed> all, placed;
+    const auto is_shared = [](const Variable& v) { return v.space == Space::kShared && !v.is_extern; };
+    for (Variable& v : module.globals)
+        if (is_shared(v)) all.push_back({&v, &users[v.name]});
+    for (auto& [name, f] : module.functions) {
+        if (f->is_entry) continue;
+        for (Variable& v : f->locals)
+            if (is_shared(v)) all.push_back({&v, &users[name]});
+    }
+    uint64_t common = 0;
+    for (const Placed& p : all) {
+        if (!p.by->empty()) continue;
+        p.variable->offset = (common + p.variable->align - 1) / p.variable->align * p.variable->align;
+        common = p.variable->offset + p.variable->bytes;
+    }
+    module.module_shared_bytes = static_cast<uint32_t>(common);
+    for (const Placed& p : all) {
+        if (p.by->empty()) continue;
+        Variable& v = *p.variable;
+        uint64_t at = common;
+        for (bool moved = true; moved;) {
+            moved = false;
+            at = (at + v.align - 1) / v.align * v.align;
+            for (const Placed& q : placed) {
+                const uint64_t begin = q.variable->offset, end = begin + q.variable->bytes;
+                const bool together = std::any_of(q.by->begin(), q.by->end(),
+                                                  [&](const Function* f) { return p.by->count(f) != 0; });
+                if (!together || at >= end || at + v.bytes <= begin) continue;
+                at = end;
+                moved = true;
+            }
+        }
+        v.offset = at;
+        placed.push_back(p);
+    }
+    for (auto& [name, f] : module.functions) {
+        if (!f->is_entry || f->is_declaration) continue;
+        uint64_t end = common;
+        for (const Placed& p : placed)
+            if (p.by->count(f.get()) != 0) end = std::max(end, p.variable->offset + p.variable->bytes);
+        uint32_t align = 1;
+        for (const Variable& v : f->locals)
+            if (is_shared(v)) align = std::max(align, v.align);
+        const uint64_t base = (end + align - 1) / align * align;
+        for (Variable& v : f->locals)
+            if (is_shared(v)) v.offset += base;
+        if (f->static_shared_bytes != 0) end = base + f->static_shared_bytes;
+        if (end > kMaxSpaceBytes) throw PtxError(f->line, "too much .shared memory in '" + name.substr(0, 80) + "'");
+        f->static_shared_bytes = static_cast<uint32_t>(end);
+    }
+}
+
+}   // namespace
+
 void Parser::finish_module() {
     for (const auto& [name, alias] : aliases_) {
         std::string target = alias.target;
@@ -295,22 +391,7 @@ void Parser::finish_module() {
     for (Variable& v : module_->globals) {
         for (Relocation& r : v.relocations) resolve_in_module(r.symbol, v.line);
     }
-    // Shared memory of the module and of .func bodies lies below an entry's own.
-    for (auto& [name, f] : module_->functions) {
-        if (!f->is_entry || f->is_declaration) continue;
-        uint32_t align = 1;
-        for (const Variable& v : f->locals) {
-            if (v.space == Space::kShared) align = std::max(align, v.align);
-        }
-        const uint64_t base = align_up(module_->module_shared_bytes, align);
-        for (Variable& v : f->locals) {
-            if (v.space == Space::kShared) v.offset += base;
-        }
-        const uint64_t total =
-            f->static_shared_bytes == 0 ? module_->module_shared_bytes : base + f->static_shared_bytes;
-        if (total > kMaxSpaceBytes) fail(f->line, "too much .shared memory in " + quoted(name));
-        f->static_shared_bytes = static_cast<uint32_t>(total);
-    }
+    lay_out_shared(*module_);
 }
 
 std::unique_ptr<Module> parse_ptx(std::string_view text) {
