@@ -8,6 +8,7 @@ import argparse
 import concurrent.futures
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -18,6 +19,7 @@ OPTIMISED = ('parser_body', 'parser_module', 'parser_variables', 'lexer', 'ir')
 FLAGS = ['-std=c++20', '-g1', '-fno-omit-frame-pointer', '-ffp-contract=off', '-Wno-everything',
          '-fsanitize=fuzzer-no-link,address,undefined', '-fno-sanitize-recover=undefined']
 MAX_BYTES = 12000
+MAX_SEEDS = 400   # reading them all must leave time for mutations
 KERNEL = re.compile(r'^(?:\.visible )?\.(?:entry|func)\b', re.M)
 
 
@@ -39,7 +41,7 @@ def small_modules(text):
         yield (name.group(1) if name else str(i)), head + kernel
 
 
-def write_seeds(folder, files):
+def write_seeds(folder, files, seed):
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
         old.unlink()
@@ -52,7 +54,12 @@ def write_seeds(folder, files):
             words[word] = words.get(word, 0) + 1
     frequent = sorted(words, key=lambda w: -words[w])[:600]
     (folder.parent / 'words.dict').write_text(''.join(f'"{w}"\n' for w in frequent))
-    return sorted(folder.iterdir())
+    seeds = sorted(folder.iterdir())
+    kept = set(random.Random(seed).sample(seeds, min(MAX_SEEDS, len(seeds))))
+    for path in seeds:
+        if path not in kept:
+            path.unlink()
+    return sorted(kept)
 
 
 def compile_fuzzer(clang, sources, root, folder, jobs):
@@ -102,7 +109,7 @@ def main():
     for place in options.seeds:
         path = pathlib.Path(place)
         files += sorted(path.glob('*.ptx')) if path.is_dir() else [path]
-    seeds = write_seeds(work / 'seeds', files)
+    seeds = write_seeds(work / 'seeds', files, options.seed)
     environment = {**os.environ, 'ASAN_OPTIONS': 'detect_leaks=0:allocator_may_return_null=1',
                    'UBSAN_OPTIONS': 'print_stacktrace=1'}
     if not options.clang:
