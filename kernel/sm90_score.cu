@@ -97,8 +97,10 @@ __device__ __forceinline__ void pin(float (&d)[kColumns / 2]) {
     for (float& x : d) asm volatile("" : "+f"(x));
 }
 
+// The warp's reads of the stage, k_scale and live words included, are done before lane 0 says so for all.
 template <class T>
 __device__ __forceinline__ void release(const Consumer& self, Shared& shared, uint32_t ring) {
+    ptx::bar_warp_sync(ptx::kFullMask);
     if (self.lane == 0)
         ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.k_empty[stage_at<T>(ring).index]), self.step);
 }

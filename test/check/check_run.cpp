@@ -104,6 +104,8 @@ std::array<uint32_t, 3> expected_grid(const Machine& machine, const Inputs& in, 
 
 struct Counts {
     int64_t mma = 0, wgmma = 0, tma_loads = 0, tma_bytes = 0;
+    int64_t warnings = 0;   // of PTXEMU_CHECK; an error fails the launch
+    std::string findings;   // "[code] [code]": of the process so far
     std::string event_order;
 };
 
@@ -137,6 +139,15 @@ std::optional<Counts> read_counts(const std::string& file) {
     counts.tma_loads = sum_counts(json, "cp.async.bulk.tensor");
     if (counts.mma < 0) return std::nullopt;
     counts.tma_bytes = std::atoll(value_of(json, "tma_bytes_loaded").c_str());
+    const size_t table = json.find("\"findings\": {");
+    for (size_t at = table; at != std::string::npos && json[at] != '}'; ++at) {
+        const size_t name = json.find_first_of("\"}", json.find_first_of("{,", at) + 1);
+        if (name == std::string::npos || json[name] == '}') break;
+        at = json.find('"', name + 1);
+        counts.findings += " [" + json.substr(name + 1, at - name - 1) + "]";
+        at = json.find_first_of(",}", at) - 1;
+    }
+    counts.warnings = std::atoll(value_of(json, "warnings").c_str());
     counts.event_order = value_of(json, "event_order");
     return counts;
 }
@@ -392,6 +403,8 @@ Outcome run_case(const Machine& machine, const Inputs& in, const std::string& st
         } else {
             const int64_t slices = expected_slices(machine, in, out);
             complain(compare_counts(in, out, slices, before.value_or(Counts{}), *after));
+            const int64_t warned = after->warnings - before.value_or(Counts{}).warnings;
+            if (warned != 0) complain("PTXEMU_CHECK warns of " + std::to_string(warned) + " instructions:" + after->findings);
             out.event_order = after->event_order;
         }
     }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "scheduler.h"
 
@@ -49,6 +50,17 @@ void Checker::start(Cluster& cluster, GlobalShadow& global) {
         warps_[w].groups.resize(1);
         warps_[w].groups[0].lanes = warps_[w].live;
         fenceable_.push_back(w * kPerThread);
+    }
+    const auto& names = first.program->stat_names;
+    wgmma_stat_ = static_cast<uint32_t>(std::find(names.begin(), names.end(), "wgmma.mma_async") - names.begin());
+    has_wgmma_ = wgmma_stat_ != names.size();
+    if (has_wgmma_) {
+        const size_t slots = first.program->register_bytes / 128 + 1;
+        for (WarpState& w : warps_) {
+            w.touched.assign(slots, 1);   // the first wgmma of a kernel needs its fence, too
+            w.accumulator.assign(slots, 0);
+            w.fragment.assign(slots, 0);
+        }
     }
     shared_.resize(ctas);
     for (size_t rank = 0; rank < ctas; ++rank) {
@@ -396,8 +408,9 @@ void Checker::mbarrier_arrive(Exec& x, uint32_t mask, const uint32_t* at, bool h
             a.lanes = g.lanes;
             range(MemorySpace::kShared, address, 8, a, g);
         });
-        if (!arrives) continue;
         Mbarrier& b = mbarrier(address);
+        b.expect_pc = x.pc;
+        if (!arrives) continue;
         for (const Group& g : warps_[warp].groups)
             if (g.lanes & same) VectorClock::join(b.arriving, g.clock.loose);
         VectorClock mine;
@@ -458,6 +471,27 @@ void Checker::mbarrier_completed(uint32_t address) {
     b.current = {};
 }
 
+void Checker::finish(const Cta& cta) {
+    for (const auto& [address, b] : mbarriers_) {
+        if (address >> kRankShift != cta.rank) continue;
+        uint64_t word;
+        std::memcpy(&word, cta.shared.data() + (address - cta.shared_base), 8);
+        const MbarrierState state = mbarrier_unpack(word);
+        if (!state.valid || state.tx == 0) continue;
+        Finding f;
+        f.code = "mbarrier-bytes";
+        f.party = worker_->party_at(b.expect_pc);
+        f.party.cta[0] = cta.id.x, f.party.cta[1] = cta.id.y, f.party.cta[2] = cta.id.z;
+        f.party.role = "at exit";
+        f.space = "shared";
+        f.address = address;
+        f.bytes = 8;
+        f.what = state.tx > 0 ? std::to_string(state.tx) + " bytes that the mbarrier expects have not arrived"
+                              : std::to_string(-state.tx) + " bytes have arrived that the mbarrier does not expect";
+        worker_->report_finding(std::move(f));
+    }
+}
+
 // ---- asynchronous operations ----
 
 void Checker::small_copy_arrive_issued(Exec& x, AsyncOp& op) {
@@ -511,6 +545,7 @@ void Checker::groups_waited(Exec& x, uint32_t mask, AsyncKind first, AsyncKind l
             if (o.kind == AsyncKind::kWgmma && o.group < below[0]) done = std::max(done, o.clock);
         std::erase_if(outstanding,
                       [&](const Outstanding& o) { return o.kind == AsyncKind::kWgmma && o.group < below[0]; });
+        warps_[warp].wgmma_done = std::max(warps_[warp].wgmma_done, done);
         if (done != 0) each_group(warp, mask, [&](Group& g) { g.clock.raise(agent, done); });
         return;
     }

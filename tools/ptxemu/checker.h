@@ -25,6 +25,7 @@ enum class Semantics : uint8_t { kWeak, kRelaxed, kAcquire, kRelease, kAcqRel };
 class Checker {
   public:
     void start(Cluster& cluster, GlobalShadow& global);
+    void finish(const Cta& cta);   // the CTA has exited
     void attach(Worker& worker) { worker_ = &worker; }   // that runs the cluster now
 
     // ---- accesses of threads, generic proxy; addresses have been checked ----
@@ -72,8 +73,13 @@ class Checker {
 
     // The signal of op at the mbarrier, before it takes effect.
     void signalled(const AsyncOp& op, uint32_t address);
+    // Registers of wgmma (9.7.15.7.1): before an instruction, and at wgmma.fence.
+    bool watches_registers() const { return has_wgmma_; }
+    void registers(Exec& x);
+    void registers_fenced(Exec& x);
     void groups_waited(Exec& x, uint32_t mask, AsyncKind first, AsyncKind last, const uint32_t* below, bool read_only);
     void tmem_waited(Exec& x, bool load);
+    void allocated(Exec& x, uint32_t column, uint32_t columns);
     void deallocated(Exec& x, uint32_t column, uint32_t columns);
 
   private:
@@ -91,7 +97,11 @@ class Checker {
     struct WarpState {
         uint32_t time = 1, live = 0;
         std::vector<Group> groups;
-        uint32_t load = 0, store = 0, wgmma = 0;   // agents
+        uint32_t load = 0, store = 0, alloc = 0, wgmma = 0;   // agents
+        // By slot / 128: touched since the last wgmma.fence; the last wgmma that writes (or reads, for A) the register.
+        std::vector<uint8_t> touched;
+        std::vector<uint32_t> accumulator, fragment;
+        uint32_t wgmma_done = 0;
         std::vector<Outstanding> outstanding;
     };
     struct Waiter {
@@ -101,6 +111,7 @@ class Checker {
         VectorClock current, completed;   // of the phase that runs; of those that ended
         std::vector<uint32_t> arriving;   // loose: what those who arrive know, asynchronously or not
         std::vector<Waiter> waiters;      // of the last phase that ended
+        uint32_t expect_pc = ~0u;         // of the last arrival
     };
     struct Chain {
         uint32_t index, last;
@@ -159,6 +170,8 @@ class Checker {
     Record record_of(const Exec& x, uint32_t warp, uint32_t lanes) const;
     VectorClock export_clock(uint32_t warp, uint32_t lanes);
     Mbarrier& mbarrier(uint32_t address) { return mbarriers_[address]; }
+    void wgmma_registers(Exec& x, const AsyncOp& op, uint32_t count);
+    void swizzle_alignment(uint32_t pc, uint32_t address, uint32_t span, const Record& a);
     void conflict(const Record& r, const Record& a, Order order, MemorySpace space, uint64_t address, uint32_t overlap,
                   bool tmem);
     void operand(uint64_t descriptor, int first_row, int rows, bool mn_major, int element_bytes, bool sm100,
@@ -180,6 +193,8 @@ class Checker {
     std::vector<Import> imports_;
     std::vector<Shared> shared_;          // by rank
     RecordPool pool_;
+    bool has_wgmma_ = false;
+    uint32_t wgmma_stat_ = 0;   // index in Program::stat_names
     std::unordered_map<uint32_t, Mbarrier> mbarriers_;
     std::vector<std::array<VectorClock, 2>> barriers_;   // [cta * 16 + id]: gathering, done
     std::array<VectorClock, 2> cluster_barrier_;

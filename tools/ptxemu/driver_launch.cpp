@@ -282,7 +282,12 @@ void run_kernel(State& s, std::unique_lock<std::mutex>& lock, const KernelCall& 
     s.stats.add(stats);
     const CUresult code = result_of(result.status);
     if (code != CUDA_SUCCESS && result.status != RunStatus::kInvalidParams) s.sticky = code;
-    if (code != CUDA_SUCCESS) fail(code, result.message.empty() ? "launch failed" : result.message);
+    if (code != CUDA_SUCCESS) {
+        std::string message = result.message.empty() ? "launch failed" : result.message;
+        if (result.status != RunStatus::kFindings && !result.findings.empty())   // a fault: the last finding
+            message = "[" + result.findings.back().code + "] " + message;
+        fail(code, message);
+    }
     write_stats(s);
     if (s.config.device.trace != nullptr && !s.trace.flush()) {
         fail(CUDA_ERROR_OPERATING_SYSTEM, "PTXEMU_TRACE '" + s.config.trace_path + "' cannot be written: " +

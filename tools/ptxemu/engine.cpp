@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "occupancy.h"
@@ -201,14 +202,18 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
     if (last) result.findings.push_back(std::move(*last));
     for (const Finding& f : result.findings) ++(f.severity == Severity::kError ? total.errors : total.warnings);
     if (result.status == RunStatus::kOk && total.errors != 0) {
+        result.status = RunStatus::kFindings;
+        std::set<std::string> codes;
+        const Finding* first = nullptr;
         for (const Finding& f : result.findings) {
             if (f.severity != Severity::kError) continue;
-            result.status = RunStatus::kFindings;
-            result.message = "kernel " + program.name + ": " + std::to_string(total.errors) +
-                             (total.errors == 1 ? " error" : " errors, the first") + " [" + f.code + "] at PTX line " +
-                             std::to_string(f.party.ptx_line) + ": " + f.what;
-            break;
+            if (!first) first = &f;
+            codes.insert("[" + f.code + "]");
         }
+        result.message = "kernel " + program.name + ": " + std::to_string(total.errors) +
+                         (total.errors == 1 ? " error" : " errors");
+        for (const auto& code : codes) result.message += " " + code;
+        result.message += ", the first at PTX line " + std::to_string(first->party.ptx_line) + ": " + first->what;
     }
     total.findings = result.findings;
     total.seconds = std::chrono::duration<double>(Clock::now() - started).count();

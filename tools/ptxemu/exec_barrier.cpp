@@ -92,7 +92,7 @@ void check(Exec&, int lane, uint64_t address, const std::string& broken) {
     if (broken.empty()) return;
     char text[40];
     std::snprintf(text, sizeof text, "mbarrier 0x%llx: ", static_cast<unsigned long long>(address & kWindowMask));
-    fault(RunStatus::kIllegalInstruction, lane, text + broken);
+    fault(RunStatus::kIllegalInstruction, mbarrier_code(broken), lane, text + broken);
 }
 
 // The object at a shared address that must be, or (remote) need not be, of the executing CTA.

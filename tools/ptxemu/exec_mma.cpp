@@ -322,7 +322,11 @@ void encode_wgmma(Decoder& d, const Match& m, const Instruction& ir, Insn& out) 
     out.list_count = static_cast<uint32_t>(slots.size());
 }
 
-bool exec_wgmma_nothing(Exec& x, const Insn&, uint32_t mask) { return converge(x, mask); }
+bool exec_wgmma_fence(Exec& x, const Insn&, uint32_t mask) {
+    if (!converge(x, mask)) return false;
+    if (x.checker) [[unlikely]] x.checker->registers_fenced(x);
+    return true;
+}
 bool exec_wgmma_commit(Exec& x, const Insn&, uint32_t mask) {
     if (!converge(x, mask)) return false;
     for (auto& g : x.warp->wgmma_group) ++g;
@@ -380,7 +384,7 @@ const Row kRows[] = {
     {"mma.sync.aligned.*.row.col.(f16|f32).(e4m3|e5m2).(e4m3|e5m2).(f16|f32)", "*", exec_mma, "89", encode_mma},
     {"mma.sync.aligned.*.row.col.[satfinite].s32.(u8|s8).(u8|s8).s32", "*", exec_mma, "80", encode_mma},
     // wgmma.fence, commit_group, wait_group N  (9.7.15.7)
-    {"wgmma.fence.sync.aligned", "-", exec_wgmma_nothing, "90a"},
+    {"wgmma.fence.sync.aligned", "-", exec_wgmma_fence, "90a"},
     {"wgmma.commit_group.sync.aligned", "-", exec_wgmma_commit, "90a"},
     {"wgmma.wait_group.sync.aligned", "i", exec_wgmma_wait, "90a"},
     // wgmma.mma_async.sync.aligned.shape.dtype.atype.btype d, a-desc|a, b-desc, scale-d{, imm-scale-a, imm-scale-b}

@@ -167,7 +167,10 @@ bool exec_alloc(Exec& x, const Insn& in, uint32_t mask) {
     }
     std::memcpy(place, &address, 4);
     if (x.definedness) x.definedness->tmem_allocated(address, columns, dst - x.cta->shared_base);
-    if (x.checker) [[unlikely]] x.checker->data_of(x, mask, dst, 4, true);
+    if (x.checker) [[unlikely]] {
+        x.checker->data_of(x, mask, dst, 4, true);
+        x.checker->allocated(x, address, columns);
+    }
     return true;
 }
 // slot 0: address, 1: columns.

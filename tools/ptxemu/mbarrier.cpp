@@ -48,6 +48,15 @@ uint64_t mbarrier_pack(const MbarrierState& state) {
            (static_cast<uint32_t>(state.tx) & ((1u << kTxBits) - 1));
 }
 
+const char* mbarrier_code(const std::string& broken) {
+    const auto says = [&broken](const char* text) { return broken.find(text) != std::string::npos; };
+    if (says("no initialised")) return "mbarrier-not-initialised";
+    if (says("already holds")) return "mbarrier-reinitialised";
+    if (says("pending arrivals")) return "mbarrier-arrival-underflow";
+    if (says("tx-count")) return "mbarrier-tx-overflow";
+    return "mbarrier-misuse";
+}
+
 std::string mbarrier_init(uint64_t* word, uint32_t count) {
     if (count < 1 || count > kMaxCount) return count_out_of_range("mbarrier.init", count);
     if (mbarrier_unpack(*word).valid) {

@@ -18,6 +18,9 @@ struct MbarrierState {
 MbarrierState mbarrier_unpack(uint64_t word);
 uint64_t mbarrier_pack(const MbarrierState& state);
 
+// The finding that such a text is: "mbarrier-arrival-underflow" ...
+const char* mbarrier_code(const std::string& broken);
+
 // Each returns an empty string or what rule was broken (count out of range, tx overflow, arrival underflow, not
 // initialised ...). completed tells whether the phase just completed.
 std::string mbarrier_init(uint64_t* word, uint32_t count);

@@ -170,7 +170,9 @@ void Checker::touch(RecordPool& pool, uint32_t& head, Record& a, const Group& gr
             }
             o = Order::kLoose;   // said once; what comes later is held against the later access
         }
-        if (o <= Order::kReaderFence && (writes || !(r.flags & Record::kWrite))) {
+        // An operation on an mbarrier leaves its initialisation to be seen: it has a fence of its own.
+        const bool keep = r.flags & Record::kInit && a.flags & Record::kBarrier;
+        if (o <= Order::kReaderFence && !keep && (writes || !(r.flags & Record::kWrite))) {
             Record& again = pool[i];
             again.parts &= ~a.parts;
             if (again.parts == 0) {
@@ -333,6 +335,8 @@ void Checker::copy_issued(Exec& x, AsyncOp& op) {
         range(MemorySpace::kGlobal, address, bytes, a, g);
     };
     const auto nothing = [](uint64_t, uint64_t) {};
+    static constexpr uint32_t kSpans[] = {0, 32, 64, 128, 128, 128, 128};
+    if (tensor) swizzle_alignment(x.pc, op.shared, kSpans[op.map->swizzle], a);
     switch (op.kind) {
         case AsyncKind::kTensorLoad:
         case AsyncKind::kBulkLoad:
@@ -463,6 +467,7 @@ void Checker::operand(uint64_t descriptor, int first_row, int rows, bool mn_majo
                       const Record& a, const Group& group, uint32_t base) {
     SmemDescriptor d;
     if (!decode_smem_descriptor(descriptor, sm100, &d).empty()) return;
+    if (d.base_offset == 0) swizzle_alignment(a.pc, d.start, static_cast<uint32_t>(d.swizzle_bytes), a);
     const auto piece = [&](uint32_t address) {
         Record r = a;
         r.parts = parts_of(address % kCellBytes & ~15u, 16);
@@ -541,6 +546,7 @@ void Checker::wgmma_issued(Exec& x, const AsyncOp& op, int element_bytes) {
     a.clock = count;
     a.kind = AgentKind::kWgmma;
     a.flags = Record::kAsync;
+    wgmma_registers(x, op, count);
     const int n = static_cast<int>(op.instr_descriptor & 0xfff);
     const bool registers = op.instr_descriptor >> 24 & 1;
     if (!registers) {   // a warp multiplies sixteen rows of A
@@ -551,6 +557,90 @@ void Checker::wgmma_issued(Exec& x, const AsyncOp& op, int element_bytes) {
     auto& o = w.outstanding;
     if (!o.empty() && o.back().kind == AsyncKind::kWgmma && o.back().group == op.group) o.back().clock = count;
     else o.push_back({AsyncKind::kWgmma, w.live, op.group, w.wgmma, count, false});
+    ++w.time;
+}
+
+void Checker::registers(Exec& x) {
+    WarpState& w = warps_[warp_of(x)];
+    const ShadowInfo& info = x.program->shadow[x.pc];
+    const Use* uses = x.program->uses.data() + info.first_use;
+    if (info.uses == 0 || x.program->info[x.pc].stat == wgmma_stat_) return;
+    for (const Use* u = uses; u != uses + info.uses; ++u) {
+        if (u->slot & kConstantSlot || u->bits == 1) continue;
+        const uint32_t i = u->slot / 128;
+        const bool writes = u->role == UseRole::kDestination;
+        if (w.accumulator[i] > w.wgmma_done || (writes && w.fragment[i] > w.wgmma_done)) {
+            Record a = record_of(x, warp_of(x), w.live);
+            Finding f;
+            f.code = "wgmma-register-in-use";
+            f.party = party_of(a);
+            f.space = "register";
+            f.what = std::string(writes ? "writes" : "reads") + " a register of a wgmma that may still be in flight";
+            f.would_order = "wgmma.commit_group and wgmma.wait_group";
+            if (!worker_->seen_finding(f.code, a.pc, ~0u)) worker_->report_finding(std::move(f));
+            w.accumulator[i] = w.fragment[i] = 0;
+        }
+        w.touched[i] = 1;
+    }
+}
+
+void Checker::registers_fenced(Exec& x) {
+    WarpState& w = warps_[warp_of(x)];
+    std::fill(w.touched.begin(), w.touched.end(), 0);
+}
+
+void Checker::wgmma_registers(Exec& x, const AsyncOp& op, uint32_t count) {
+    WarpState& w = warps_[warp_of(x)];
+    const bool registers = op.instr_descriptor >> 24 & 1;
+    const size_t fragments = registers ? 4 : 0, accumulators = op.payload.size() - fragments;
+    bool unfenced = false;
+    for (size_t n = 0; n < op.payload.size(); ++n) {
+        const uint32_t i = op.payload[n] / 128;
+        unfenced = unfenced || w.touched[i] != 0;
+        (n < accumulators ? w.accumulator : w.fragment)[i] = count;
+    }
+    if (!unfenced) return;
+    Finding f;
+    f.code = "missing-wgmma-fence";
+    f.party = party_of(record_of(x, warp_of(x), w.live));
+    f.space = "register";
+    f.what = "a register of this wgmma was accessed since the last wgmma.fence, or there was none yet";
+    f.would_order = "wgmma.fence behind the access";
+    if (!worker_->seen_finding(f.code, x.pc, ~0u)) worker_->report_finding(std::move(f));
+}
+
+// A warning where the pattern of a swizzle does not begin on its natural boundary.
+void Checker::swizzle_alignment(uint32_t pc, uint32_t address, uint32_t span, const Record& a) {
+    if (span == 0 || address % (8 * span) / 128 == 0) return;
+    if (worker_->seen_finding("swizzle-alignment", pc, ~0u)) return;
+    Finding f;
+    f.code = "swizzle-alignment";
+    f.severity = Severity::kWarning;
+    f.party = party_of(a);
+    f.space = "shared";
+    f.address = address;
+    f.bytes = span;
+    f.what = "a " + std::to_string(span) + "-byte swizzle whose pattern does not begin on a multiple of " +
+             std::to_string(8 * span) + " bytes";
+    worker_->report_finding(std::move(f));
+}
+
+void Checker::allocated(Exec& x, uint32_t column, uint32_t columns) {
+    const uint32_t warp = warp_of(x);
+    WarpState& w = warps_[warp];
+    if (w.alloc == 0) w.alloc = tmem_agent();
+    const uint32_t count = VectorClock::at(counts_, w.alloc) + 1;
+    VectorClock::raise(counts_, w.alloc, count);
+    Record a = record_of(x, warp, w.live);
+    a.agent = static_cast<uint16_t>(w.alloc);
+    a.clock = count;
+    a.kind = AgentKind::kTmemAlloc;
+    a.flags = Record::kWrite;
+    for (uint32_t q = 0; q < 4; ++q) tmem_range(*x.cta, q, kFullMask, column, columns, a, w.groups[0]);
+    for (Group& g : w.groups) {   // synchronous: nothing to wait for, nothing to fence before
+        for (uint32_t i = 0; i < kPerTmem; ++i) g.clock.raise(w.alloc + i, count);
+        VectorClock::raise(g.tmem, w.alloc, count);
+    }
     ++w.time;
 }
 
@@ -595,6 +685,7 @@ std::string Checker::role_of(const Record& r) const {
         case AgentKind::kTmemCopy: return "tcgen05.cp, issued by " + who;
         case AgentKind::kTmemLoad: return "tcgen05.ld of " + who;
         case AgentKind::kTmemStore: return "tcgen05.st of " + who;
+        case AgentKind::kTmemAlloc: return "tcgen05.alloc of " + who;
         case AgentKind::kWgmma: return "wgmma of " + who;
     }
     return who;
@@ -653,6 +744,7 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
             f.code = "tmem-st-not-waited";
             wait = "tcgen05.wait::st";
             break;
+        case AgentKind::kTmemAlloc: f.code = "race-tmem"; break;
         case AgentKind::kWgmma:
             f.code = "wgmma-not-waited";
             wait = "wgmma.commit_group and wgmma.wait_group";
@@ -718,6 +810,7 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
             break;
         case Order::kNoAfter:
             f.code = "missing-fence-after";
+            if (r.kind == AgentKind::kTmemAlloc) f.severity = Severity::kWarning;
             f.would_order = "tcgen05.fence::after_thread_sync behind this thread's wait";
             break;
         case Order::kOrdered: return;

@@ -2,10 +2,10 @@
 // Who touched which memory, and when: vector clocks, and the accesses that may still conflict with a later one.
 //
 // Time is counted per agent. A warp is one agent; a lane that hands over alone becomes one of its own, and so do the
-// accesses of Tensor Memory and the MMAs of a thread, and chains of asynchronous copies (a copy joins a chain whose last
-// copy is known to be complete where it is issued). A clock holds for every agent the time up to which its accesses have happened
-// before: `strict` by the rules of the manual, `loose` also by the convergence that shfl, vote, elect and .aligned
-// instructions bring about without ordering memory.
+// accesses of Tensor Memory and the MMAs of a thread, and chains of asynchronous copies (a copy joins a chain whose
+// last copy is known to be complete where it is issued). A clock holds for every agent the time up to which its
+// accesses have happened before: `strict` by the rules of the manual, `loose` also by the convergence that shfl, vote,
+// elect and .aligned instructions bring about without ordering memory.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -49,6 +49,7 @@ enum class AgentKind : uint8_t {
     kTmemCopy,     // tcgen05.cp, shift
     kTmemLoad,     // tcgen05.ld
     kTmemStore,    // tcgen05.st
+    kTmemAlloc,
     kWgmma
 };
 

@@ -603,6 +603,9 @@ uint32_t Worker::run_warp(Warp& warp, uint32_t budget) {
                 if (exec.definedness) exec.definedness->before(exec, in, mask);
             }
             const uint32_t m = mask & (*exec.at<uint32_t>(in.guard) ^ in.guard_flip);
+            if constexpr (kChecked) {
+                if (m != 0 && exec.checker && exec.checker->watches_registers()) exec.checker->registers(exec);
+            }
             ++executed;
             if (m != 0) {
                 ++warp_counts[pc];
@@ -880,6 +883,7 @@ void Worker::finish_cta(Cta& cta) {
               "the CTA exits with " + std::to_string(cta.tmem->allocated_columns()) +
                   " columns of Tensor Memory allocated");
     }
+    if (exec.checker) exec.checker->finish(cta);
 }
 
 bool poll(Exec& x, const Insn& in, uint32_t mask, uint64_t seen) {

@@ -64,6 +64,9 @@ std::string stats_json(const Stats& stats) {
     number("warnings", stats.warnings);
     number("errors", stats.errors);
     number("event_order", stats.event_order);
+    std::map<std::string, uint64_t> codes;
+    for (const Finding& f : stats.findings) ++codes[f.code];
+    append_counts(json, "findings", codes);
     append_counts(json, "warp_counts", stats.warp_counts);
     json += ",\n";
     append_counts(json, "thread_counts", stats.thread_counts);

@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every hand-over of the tensor-core kernels is needed, and PTXEMU_CHECK=1 says so.
+
+A mutant is the kernel's PTX with one edit: a fence, wait, commit, arrive or expect_tx left out, or another single
+change. It is caught by a finding, a fault or other scores under one of eleven seeds, and one of the diagnoses that its
+kind lists must be among those given; or it stands in the table of equivalent mutants, with the reason why nothing can
+show it, and must then not be caught. The kernel itself must be silent.
+
+usage: mutant_test.py CHECK sm100|sm90 PTX [--long] [--show]
+  --long   every place of kinds that have many alike; else a few of each
+  --show   print what each mutant gives, judge nothing
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+SEEDS = range(11)
+WAIT = r"mbarrier\.try_wait\.parity\.shared::cta\.b64 p, \[(%r\d+)\], (%r\d+);"
+EXPECT = r"mbarrier\.arrive\.expect_tx\.shared::cta\.b64 _, \[(%r\d+)\], (%r\d+);"
+ARRIVE = r"mbarrier\.arrive\.shared::cta\.b64 _, \[(%r\d+)\], (%r\d+);"
+INIT = r"mbarrier\.init\.shared::cta\.b64 \[(%r\d+)\], (%r\d+);"
+COMMIT = r"(tcgen05\.commit[^;]*) \[(%r\d+)\];"
+TENSOR_LOAD = r"(cp\.async\.bulk\.tensor\.\dd\.shared::cluster\.global[\w.:]*) \[(%r\d+)\], ([^;]*), \[(%r\d+)\];"
+MMA = r"(tcgen05\.mma[\w.:]*) \[(%r\d+)\], (%rd\d+), (%rd\d+), (%r\d+), p;"
+LOAD_TMEM = r"(tcgen05\.ld[\w.:]*)(\s*\{[^}]*\}), \[(%r\d+)\];"
+WGMMA = r"(wgmma\.mma_async[\w.:]*)(\s*\{[^}]*\}), (%rd\d+), (%rd\d+),"
+
+UNORDERED = {"race-shared", "race-tmem", "race-in-warp", "tma-load-not-waited", "mma-not-waited", "tmem-ld-not-waited",
+             "wgmma-not-waited", "cp-async-not-waited", "missing-fence-after", "missing-fence-before"}
+STUCK = {"deadlock"}
+BYTES = STUCK | UNORDERED | {"mbarrier-bytes", "mbarrier-phase-aliasing", "exit-in-flight", "mbarrier-tx-overflow"}
+COUNTS = STUCK | UNORDERED | {"mbarrier-arrival-underflow", "mbarrier-phase-aliasing"}
+BARRIER = COUNTS | BYTES | {"mbarrier-not-initialised", "mbarrier-reinitialised", "race-shared"}
+VALUE = {"scores"}
+ILLEGAL = {"illegal-instruction"}
+UNDEFINED = {"undefined-guard", "undefined-store", "undefined-address"}
+
+
+class Kind:
+    """One edit at every place that a pattern finds. expected: diagnoses of which one must be given."""
+
+    def __init__(self, what, pattern, replacement, expected, few=None):
+        self.what, self.pattern, self.replacement = what, re.compile(pattern), replacement
+        self.expected, self.few = expected, few      # few: places that are enough without --long
+
+
+def moved_behind(what, pattern, anchor, expected):
+    """The instruction stands behind the next `anchor` instead of before it."""
+    return Kind(what, rf"(?s)({pattern})(.*?{anchor})", r"\2 \1", expected)
+
+
+WAITS = [
+    Kind("a wait is skipped", WAIT, r"setp.eq.u32 p, \1, \1;", UNORDERED | BARRIER, [0, 1, 2, -1]),
+    Kind("a wait for the other phase", WAIT,
+         r"xor.b32 \2, \2, 1; mbarrier.try_wait.parity.shared::cta.b64 p, [\1], \2; xor.b32 \2, \2, 1;",
+         UNORDERED | BARRIER, [0, 1, -1]),
+    Kind("a wait that acquires nothing", WAIT,
+         r"mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 p, [\1], \2;", UNORDERED, [0, 1, 2, -1]),
+    Kind("an arrive.expect_tx is missing", EXPECT, "", BYTES),
+    Kind("an expect_tx is missing", EXPECT, r"mbarrier.arrive.shared::cta.b64 _, [\1];", BYTES),
+    Kind("expect_tx without the arrive", EXPECT, r"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [\1], \2;", STUCK),
+    Kind("too few bytes expected", EXPECT, r"mbarrier.arrive.expect_tx.shared::cta.b64 _, [\1], 128;", BYTES),
+    Kind("too many bytes expected", EXPECT, r"mbarrier.arrive.expect_tx.shared::cta.b64 _, [\1], 131072;", BYTES),
+    Kind("bytes expected at another mbarrier", EXPECT,
+         r"add.u32 \1, \1, 8; mbarrier.arrive.expect_tx.shared::cta.b64 _, [\1], \2; sub.u32 \1, \1, 8;", BARRIER),
+    Kind("an mbarrier is not initialised", INIT, "", {"mbarrier-not-initialised"} | BARRIER | ILLEGAL),
+    Kind("an mbarrier expects one arrival more", INIT,
+         r"add.u32 \2, \2, 1; mbarrier.init.shared::cta.b64 [\1], \2; sub.u32 \2, \2, 1;", STUCK),
+    Kind("an mbarrier is initialised twice", INIT, r"\g<0> \g<0>", {"mbarrier-reinitialised"}),
+    Kind("a tensor copy is missing", TENSOR_LOAD, "", BYTES | {"undefined-store"}, [0, 1, -1]),
+    Kind("a tensor copy to the next 128 bytes", TENSOR_LOAD,
+         r"add.u32 \2, \2, 128; \1 [\2], \3, [\4]; sub.u32 \2, \2, 128;",
+         {"scores", "race-shared", "tma-load-not-waited", "wgmma-not-waited", "mma-not-waited", "swizzle-alignment",
+          "illegal-address"}, [0, 1, -1]),
+    Kind("a tensor copy signals another mbarrier", TENSOR_LOAD,
+         r"add.u32 \4, \4, 8; \1 [\2], \3, [\4]; sub.u32 \4, \4, 8;", BARRIER, [0, 1, -1]),
+    Kind("fence.mbarrier_init is missing", r"fence\.mbarrier_init[^;]*;", "", {"missing-proxy-fence"}),
+    Kind("fence.proxy.async is missing", r"fence\.proxy\.async[^;]*;", "", {"missing-proxy-fence"}),
+    Kind("both fences of the initialisation are missing",
+         r"(?s)fence\.mbarrier_init[^;]*;(.*?)fence\.proxy\.async[^;]*;", r"\1", {"missing-proxy-fence"}),
+]
+
+SM100 = {
+    "kernel": "sm100_score_h64",
+    # Two requests of five token tiles and two key tiles, rows with keys of their own; one CTA takes all four units.
+    "cases": ["h64/d128/t9/b2/n200/p32/block-split/pad0/gap0/lattice/plain/nocheck/guard/s77/window,sms1"],
+    "environment": {"PTXEMU_SMS": "1"},
+    "mutants": WAITS + [
+        Kind("tcgen05.fence::before_thread_sync is missing", r"tcgen05\.fence::before[^;]*;", "",
+             {"missing-fence-before"}),
+        Kind("tcgen05.fence::after_thread_sync is missing", r"tcgen05\.fence::after[^;]*;", "",
+             {"missing-fence-after"}),
+        moved_behind("tcgen05.fence::before_thread_sync behind the barrier", r"tcgen05\.fence::before[^;]*;",
+                     r"bar\.sync 0;", {"missing-fence-before"}),
+        Kind("a CTA barrier is missing", r"bar\.sync 0;", "", UNORDERED | {"illegal-address"}),
+        Kind("wait::ld is missing", r"tcgen05\.wait::ld[^;]*;", "", {"tmem-ld-not-waited"}),
+        moved_behind("wait::ld behind the barrier", r"tcgen05\.wait::ld[^;]*;", r"bar\.sync 0;",
+                     {"tmem-ld-not-waited"}),
+        Kind("a commit is missing", COMMIT, "", STUCK),
+        Kind("a commit to another mbarrier", COMMIT, r"add.u32 \2, \2, 8; \1 [\2]; sub.u32 \2, \2, 8;", BARRIER),
+        Kind("a commit to the mbarrier before", COMMIT, r"sub.u32 \2, \2, 8; \1 [\2]; add.u32 \2, \2, 8;", BARRIER),
+        moved_behind("a commit before the last MMA", r"(?:tcgen05\.mma[^;]*;)", r"tcgen05\.commit[^;]*;",
+                     {"mma-not-waited", "race-tmem", "scores"}),
+        Kind("a descriptor without its version", MMA,
+             r"xor.b64 \3, \3, 0x400000000000; \1 [\2], \3, \4, \5, p; xor.b64 \3, \3, 0x400000000000;", ILLEGAL,
+             [0, 5]),
+        Kind("a descriptor with a reserved bit", MMA,
+             r"xor.b64 \4, \4, 0x8000; \1 [\2], \3, \4, \5, p; xor.b64 \4, \4, 0x8000;", ILLEGAL, [0, 5]),
+        Kind("a descriptor 16 bytes further", MMA,
+             r"add.u64 \3, \3, 1; \1 [\2], \3, \4, \5, p; sub.u64 \3, \3, 1;", VALUE | UNORDERED, [1, 6]),
+        Kind("operand type code 2", MMA, r"xor.b32 \5, \5, 256; \1 [\2], \3, \4, \5, p; xor.b32 \5, \5, 256;", ILLEGAL,
+             [0, 7]),
+        Kind("N + 8 columns", MMA, r"add.u32 \5, \5, 0x20000; \1 [\2], \3, \4, \5, p; sub.u32 \5, \5, 0x20000;",
+             {"illegal-address", "race-tmem", "race-shared", "tma-load-not-waited", "mma-not-waited"}, [0, 7]),
+        Kind("M = 64", MMA, r"sub.u32 \5, \5, 0x4000000; \1 [\2], \3, \4, \5, p; add.u32 \5, \5, 0x4000000;",
+             {"scores", "race-tmem", "mma-not-waited"}, [0, 7]),
+        Kind("an MMA is missing", MMA, "", VALUE | {"undefined-store"}, [0, 3, 6]),
+        Kind("an MMA to the next column", MMA, r"add.u32 \2, \2, 1; \1 [\2], \3, \4, \5, p; sub.u32 \2, \2, 1;",
+             {"illegal-address", "race-tmem", "mma-not-waited"}, [1, 6]),
+        Kind("tcgen05.ld of the next quarter's lanes", LOAD_TMEM,
+             r"xor.b32 \3, \3, 0x200000; \1\2, [\3]; xor.b32 \3, \3, 0x200000;", {"tmem-lane-quarter"}, [0, 2]),
+        Kind("tcgen05.ld beyond the accumulator", LOAD_TMEM, r"add.u32 \3, \3, 128; \1\2, [\3]; sub.u32 \3, \3, 128;",
+             {"illegal-address"}, [0, 3]),
+        Kind("Tensor Memory is not given back", r"tcgen05\.dealloc[^;]*;", "", {"exit-tmem-held"}),
+        Kind("Tensor Memory is given back twice", r"tcgen05\.dealloc[^;]*;", r"\g<0> \g<0>", ILLEGAL),
+        Kind("Tensor Memory is not allocated", r"tcgen05\.alloc[^;]*;", "", {"illegal-address"} | ILLEGAL),
+        Kind("half the columns", r"(tcgen05\.alloc[^\[]*\[%r\d+\], )(%r\d+);",
+             r"shr.u32 \2, \2, 1; \1\2; shl.b32 \2, \2, 1;", {"illegal-address"}),
+        Kind("weights are not stored", r"st\.shared\.f32[^;]*;", "", {"scores", "undefined-store"}),
+        Kind("what rows see is not stored", r"st\.shared\.v2\.u32[^;]*;", "", {"scores"} | UNDEFINED),
+        Kind("what a warp's rows see together is not stored", r"st\.shared\.v4\.u32[^;]*;", "",
+             {"scores"} | UNDEFINED),
+    ],
+    "equivalent": {
+        ("fence.mbarrier_init is missing", 0): "fence.proxy.async behind it makes the initialisation visible as well",
+        ("fence.proxy.async is missing", 0): "fence.mbarrier_init before it makes the initialisation visible as well",
+    },
+}
+
+SM90 = {
+    "kernel": "sm90_score_h64",
+    # 1 to 5 tokens and 0 to 450 keys a request: one, two and four token groups, many items, several rounds of the ring;
+    # rows that see different keys, then all the same, then stretches of sixteen tiles.
+    "cases": ["h64/d128/t5/b20/n450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2107/causal",
+              "h64/d128/t5/b20/n450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2107",
+              "h64/d128/t2/b2/n6000/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5"],
+    "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
+    "mutants": WAITS + [
+        Kind("a release is missing", ARRIVE, "", COUNTS, [0, 1, 2, -1]),
+        Kind("a release that releases nothing", ARRIVE,
+             r"mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [\1], \2;", UNORDERED, [0, 1, 2, -1]),
+        Kind("a release counts one more", ARRIVE,
+             r"add.u32 \2, \2, 1; mbarrier.arrive.shared::cta.b64 _, [\1], \2; sub.u32 \2, \2, 1;", COUNTS | BARRIER,
+             [0, 1, 2, -1]),
+        Kind("a release to another mbarrier", ARRIVE,
+             r"add.u32 \1, \1, 8; mbarrier.arrive.shared::cta.b64 _, [\1], \2; sub.u32 \1, \1, 8;", COUNTS | BARRIER,
+             [0, 1, 2, -1]),
+        Kind("wgmma.fence is missing", r"wgmma\.fence[^;]*;", "", {"missing-wgmma-fence"}, [0, 1, 7, -1]),
+        Kind("wgmma.commit_group is missing", r"wgmma\.commit_group[^;]*;", "",
+             {"wgmma-not-waited", "wgmma-register-in-use"}, [0, 1, 7, -1]),
+        Kind("wgmma.wait_group is missing", r"wgmma\.wait_group[^;]*;", "",
+             {"wgmma-not-waited", "wgmma-register-in-use"}, [0, 1, 7, -1]),
+        Kind("wgmma.wait_group waits for one group less", r"wgmma\.wait_group\.sync\.aligned (\d);",
+             lambda m: f"wgmma.wait_group.sync.aligned {int(m.group(1)) + 1};",
+             {"wgmma-not-waited", "wgmma-register-in-use"}, [0, 1, 7, -1]),
+        moved_behind("a release before the wgmma is waited for", r"wgmma\.wait_group[^;]*;",
+                     r"mbarrier\.arrive\.shared::cta\.b64[^;]*;", {"wgmma-not-waited", "wgmma-register-in-use"}),
+        Kind("an MMA is missing", r"wgmma\.mma_async[^;]*;", "", VALUE | {"undefined-store"}, [0, -1]),
+        Kind("a descriptor 16 bytes further", WGMMA, r"add.u64 \3, \3, 1; \1\2, \3, \4, sub.u64",
+             VALUE, []),
+        Kind("k_scale is not announced", r"cp\.async\.mbarrier\.arrive\.noinc[^;]*;", "", STUCK),
+        Kind("k_scale's copies are not announced, their arrivals are",
+             r"cp\.async\.mbarrier\.arrive\.noinc\.shared\.b64 \[(%r\d+)\];",
+             r"mbarrier.arrive.shared::cta.b64 _, [\1];", {"cp-async-not-waited"}),
+        Kind("a weight or a k_scale is not loaded", r"cp\.async\.ca[^;]*;", "", {"scores", "undefined-store"}),
+        Kind("what a row sees is not said", r"st\.shared\.v2\.u32[^;]*;", "", {"scores"} | UNDEFINED),
+        Kind("live keys are not said", r"st\.shared\.u32[^;]*;", "", {"scores"} | UNDEFINED, [0]),
+        Kind("a CTA barrier is missing", r"bar\.sync 0;", "", UNORDERED | BARRIER),
+        Kind("the consumers do not meet", r"bar\.sync \d+, \d+;|bar\.sync %r\d+, %r\d+;|barrier\.sync[^;]*;", "",
+             {"mbarrier-phase-aliasing"}),
+        Kind("the warp does not meet before one lane releases for it", r"bar\.warp\.sync[^;]*;", "",
+             {"ordered-by-convergence", "race-shared"}),
+    ],
+    "equivalent": {
+        ("fence.mbarrier_init is missing", 0): "fence.proxy.async behind it makes the initialisation visible as well",
+        ("fence.proxy.async is missing", 0): "fence.mbarrier_init before it makes the initialisation visible as well",
+    },
+}
+
+
+def main():
+    options = [a for a in sys.argv[1:] if a.startswith("--")]
+    check, name, ptx_path = [a for a in sys.argv[1:] if not a.startswith("--")]
+    table = {"sm100": SM100, "sm90": SM90}[name]
+    kernel = table["kernel"]
+    with open(ptx_path, encoding="utf-8") as file:
+        ptx = file.read()
+    begin = re.search(rf"\.entry\s+{kernel}\b", ptx).start()
+    end = ptx.find(".entry", begin + 10)
+    end = len(ptx) if end < 0 else end
+    failed = passed = 0
+    unused = dict(table["equivalent"])
+    with tempfile.TemporaryDirectory() as directory:
+        mutant = os.path.join(directory, "mutant.ptx")
+        environment = dict(os.environ, PTXEMU_PTX=mutant, PTXEMU_CHECK="1", **table["environment"])
+
+        def diagnoses(text, seeds):
+            """Codes of what is found under the first seed that shows anything, and that seed."""
+            with open(mutant, "w", encoding="utf-8") as file:
+                file.write(text)
+            for seed in seeds:
+                for case in table["cases"]:
+                    done = subprocess.run([check, "--device", "emu", "--timeout", "60", "--case", f"{kernel}/{case}"],
+                                          env=dict(environment, PTXEMU_SEED=str(seed)), capture_output=True, text=True,
+                                          timeout=1200)
+                    codes = set(re.findall(r"\[([a-z0-9]+(?:-[a-z0-9]+)+|deadlock)\]", done.stdout + done.stderr))
+                    if done.returncode not in (0, 1):
+                        return {"run failed: " + done.stderr[-200:]}, seed
+                    if done.returncode == 1 and not codes:
+                        codes = {"scores"} if "driver call failed" not in done.stdout else {done.stdout[:300]}
+                    if codes:
+                        return codes, seed
+            return set(), None
+
+        def report(good, text):
+            nonlocal failed, passed
+            passed, failed = passed + good, failed + (not good)
+            print(f"{'ok  ' if good else 'FAIL'} {text}", flush=True)
+
+        codes, _ = diagnoses(ptx, SEEDS)
+        report(not codes, f"no mutation: {sorted(codes) or 'silent'}")
+        for kind in table["mutants"]:
+            found = list(kind.pattern.finditer(ptx[begin:end]))
+            if not found:
+                report(False, f"{kind.what}: no instruction matches")
+                continue
+            places = range(len(found))
+            if kind.few is not None and "--long" not in options:
+                places = sorted({p % len(found) for p in kind.few if -len(found) <= p < len(found)})
+            for place in places:
+                match = found[place]
+                new = kind.replacement(match) if callable(kind.replacement) else match.expand(kind.replacement)
+                codes, seed = diagnoses(ptx[:begin + match.start()] + new + ptx[begin + match.end():], SEEDS)
+                reason = unused.pop((kind.what, place), None)
+                line = ptx.count("\n", 0, begin + match.start()) + 1
+                what = f"{kind.what}, place {place} of {len(found)}, line {line}: {sorted(codes)} seed {seed}"
+                if reason is not None:
+                    report(not codes, f"{what}; equivalent: {reason}")
+                else:
+                    report(bool(codes & kind.expected) or "--show" in options, what)
+    for (what, place), _ in unused.items():
+        if "--long" in options:
+            report(False, f"{what}, place {place}: listed as equivalent, but there is no such mutant")
+    print(f"{name}_mutants: {passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
