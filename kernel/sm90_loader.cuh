@@ -141,6 +141,7 @@ __device__ __forceinline__ void load_item(const ScoreParams& p, const Loader& lo
         ptx::st_shared_v2_u32(ptx::cvta_to_shared(&shared.sees[buffer][loader.lane]),
                               static_cast<uint32_t>(sees.begin), static_cast<uint32_t>(sees.end));
     load_weights<T>(p, loader, shared, item, full);
+    ptx::bar_warp_sync(ptx::kFullMask);   // the elected lane's arrival hands over every lane's `sees`
     if (!ptx::elect_sync(ptx::kFullMask)) return;
     const ptx::SharedAddr to = ptx::cvta_to_shared(&shared.item[buffer]);
     ptx::st_shared_v4_u32(to, {item.ring, item.tiles, static_cast<uint32_t>(item.row),

@@ -603,7 +603,7 @@ uint32_t Worker::run_warp(Warp& warp, uint32_t budget) {
                 if (exec.definedness) exec.definedness->before(exec, in, mask);
             }
             const uint32_t m = mask & (*exec.at<uint32_t>(in.guard) ^ in.guard_flip);
-            if constexpr (kChecked) {
+            if constexpr (kObserved) {
                 if (m != 0 && exec.checker && exec.checker->watches_registers()) exec.checker->registers(exec);
             }
             ++executed;
