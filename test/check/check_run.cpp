@@ -404,7 +404,8 @@ Outcome run_case(const Machine& machine, const Inputs& in, const std::string& st
             const int64_t slices = expected_slices(machine, in, out);
             complain(compare_counts(in, out, slices, before.value_or(Counts{}), *after));
             const int64_t warned = after->warnings - before.value_or(Counts{}).warnings;
-            if (warned != 0) complain("PTXEMU_CHECK warns of " + std::to_string(warned) + " instructions:" + after->findings);
+            if (warned != 0)
+                complain("PTXEMU_CHECK warns of " + std::to_string(warned) + " instructions:" + after->findings);
             out.event_order = after->event_order;
         }
     }

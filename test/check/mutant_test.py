@@ -27,7 +27,6 @@ COMMIT = r"(tcgen05\.commit[^;]*) \[(%r\d+)\];"
 TENSOR_LOAD = r"(cp\.async\.bulk\.tensor\.\dd\.shared::cluster\.global[\w.:]*) \[(%r\d+)\], ([^;]*), \[(%r\d+)\];"
 MMA = r"(tcgen05\.mma[\w.:]*) \[(%r\d+)\], (%rd\d+), (%rd\d+), (%r\d+), p;"
 LOAD_TMEM = r"(tcgen05\.ld[\w.:]*)(\s*\{[^}]*\}), \[(%r\d+)\];"
-WGMMA = r"(wgmma\.mma_async[\w.:]*)(\s*\{[^}]*\}), (%rd\d+), (%rd\d+),"
 
 UNORDERED = {"race-shared", "race-tmem", "race-in-warp", "tma-load-not-waited", "mma-not-waited", "tmem-ld-not-waited",
              "wgmma-not-waited", "cp-async-not-waited", "missing-fence-after", "missing-fence-before"}
@@ -48,9 +47,9 @@ class Kind:
         self.expected, self.few = expected, few      # few: places that are enough without --long
 
 
-def moved_behind(what, pattern, anchor, expected):
+def moved_behind(what, pattern, anchor, expected, few=None):
     """The instruction stands behind the next `anchor` instead of before it."""
-    return Kind(what, rf"(?s)({pattern})(.*?{anchor})", r"\2 \1", expected)
+    return Kind(what, rf"(?s)({pattern})(.*?{anchor})", r"\2 \1", expected, few)
 
 
 WAITS = [
@@ -138,8 +137,6 @@ SM100 = {
         ("a wait that acquires nothing", 2): "nothing else is behind it",
         ("tcgen05.fence::before_thread_sync is missing", 0): "nothing asynchronous has happened in Tensor Memory yet",
         ("tcgen05.fence::before_thread_sync behind the barrier", 0): "nothing asynchronous has happened there yet",
-        ("tcgen05.fence::after_thread_sync is missing", 0): "those behind the waits are behind tcgen05.alloc as well",
-        ("tcgen05.fence::after_thread_sync is missing", 1): "the one behind the CTA barrier orders the MMAs already",
         ("fence.mbarrier_init is missing", 0): "fence.proxy.async behind it makes the initialisation visible as well",
         ("fence.proxy.async is missing", 0): "fence.mbarrier_init before it makes the initialisation visible as well",
     },
@@ -156,26 +153,25 @@ SM90 = {
     "mutants": WAITS + [
         Kind("a release is missing", ARRIVE, "", COUNTS, [0, 1, 2, -1]),
         Kind("a release that releases nothing", ARRIVE,
-             r"mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [\1], \2;", UNORDERED, [0, 1, 2, -1]),
+             r"mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [\1], \2;", UNORDERED | {"mbarrier-phase-aliasing"},
+             [0, 1, 2, -1]),
         Kind("a release counts one more", ARRIVE,
              r"add.u32 \2, \2, 1; mbarrier.arrive.shared::cta.b64 _, [\1], \2; sub.u32 \2, \2, 1;", COUNTS | BARRIER,
-             [0, 1, 2, -1]),
+             [0]),
         Kind("a release to another mbarrier", ARRIVE,
              r"add.u32 \1, \1, 8; mbarrier.arrive.shared::cta.b64 _, [\1], \2; sub.u32 \1, \1, 8;", COUNTS | BARRIER,
-             [0, 1, 2, -1]),
-        Kind("wgmma.fence is missing", r"wgmma\.fence[^;]*;", "", {"missing-wgmma-fence"}, [0, 1, 7, -1]),
+             [0]),
+        Kind("wgmma.fence is missing", r"wgmma\.fence[^;]*;", "", {"missing-wgmma-fence"}, [0]),
         Kind("wgmma.commit_group is missing", r"wgmma\.commit_group[^;]*;", "",
-             {"wgmma-not-waited", "wgmma-register-in-use"}, [0, 1, 7, -1]),
+             {"wgmma-not-waited", "wgmma-register-in-use"}, [0]),
         Kind("wgmma.wait_group is missing", r"wgmma\.wait_group[^;]*;", "",
-             {"wgmma-not-waited", "wgmma-register-in-use"}, [0, 1, 7, -1]),
+             {"wgmma-not-waited", "wgmma-register-in-use"}, [0]),
         Kind("wgmma.wait_group waits for one group less", r"wgmma\.wait_group\.sync\.aligned (\d);",
              lambda m: f"wgmma.wait_group.sync.aligned {int(m.group(1)) + 1};",
-             {"wgmma-not-waited", "wgmma-register-in-use"}, [0, 1, 7, -1]),
+             {"wgmma-not-waited", "wgmma-register-in-use"}, [0]),
         moved_behind("a release before the wgmma is waited for", r"wgmma\.wait_group[^;]*;",
-                     r"mbarrier\.arrive\.shared::cta\.b64[^;]*;", {"wgmma-not-waited", "wgmma-register-in-use"}),
+                     r"mbarrier\.arrive\.shared::cta\.b64[^;]*;", {"wgmma-not-waited", "wgmma-register-in-use"}, [0]),
         Kind("an MMA is missing", r"wgmma\.mma_async[^;]*;", "", VALUE | {"undefined-store"}, [0, -1]),
-        Kind("a descriptor 16 bytes further", WGMMA, r"add.u64 \3, \3, 1; \1\2, \3, \4, sub.u64",
-             VALUE, []),
         Kind("k_scale is not announced", r"cp\.async\.mbarrier\.arrive\.noinc[^;]*;", "", STUCK),
         Kind("k_scale's copies are not announced, their arrivals are",
              r"cp\.async\.mbarrier\.arrive\.noinc\.shared\.b64 \[(%r\d+)\];",
@@ -187,7 +183,7 @@ SM90 = {
         Kind("the consumers do not meet", r"bar\.sync \d+, \d+;|bar\.sync %r\d+, %r\d+;|barrier\.sync[^;]*;", "",
              {"mbarrier-phase-aliasing"}),
         Kind("the warp does not meet before one lane releases for it", r"bar\.warp\.sync[^;]*;", "",
-             {"ordered-by-convergence", "race-shared"}),
+             {"ordered-by-convergence", "race-shared"}, [0, 1]),
     ],
     "equivalent": {
         ("fence.mbarrier_init is missing", 0): "fence.proxy.async behind it makes the initialisation visible as well",
