@@ -1004,6 +1004,7 @@ constexpr char kQuarters[] = R"(
   tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r2], 32;
 READY:
   bar.sync 0;
+  tcgen05.fence::after_thread_sync;
   ld.shared.u32 %r3, [base];
   and.b32 %r4, %r1, 32;
   shl.b32 %r4, %r4, 16;
