@@ -92,6 +92,10 @@ inline constexpr TopkSource kTopk = {"topk", {LIDX_TOPK_VARIANTS(LIDX_TOPK_SYMBO
 inline constexpr TopkSource kTopkSm80 = {"topk_sm80", {LIDX_TOPK_SM80_VARIANTS(LIDX_TOPK_SYMBOL)}};
 #undef LIDX_TOPK_SYMBOL
 inline constexpr size_t kTopkKernelCount = 2;
+// Merges lists; its source has its name.
+#define LIDX_TOPK_MERGE_SYMBOL(symbol) #symbol
+inline constexpr const char* kTopkMerge = LIDX_TOPK_MERGE_VARIANTS(LIDX_TOPK_MERGE_SYMBOL);
+#undef LIDX_TOPK_MERGE_SYMBOL
 constexpr const TopkSource& topk_source(int compute_capability) {
     return compute_capability >= 90 ? kTopk : kTopkSm80;
 }

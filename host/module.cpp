@@ -15,7 +15,8 @@
     X(cache_gather)     \
     X(cache_query)      \
     X(topk)             \
-    X(topk_sm80)
+    X(topk_sm80)        \
+    X(topk_merge)
 
 extern "C" {
 #define LIDX_FATBIN(source)                                                                  \
@@ -75,6 +76,7 @@ Kernels::Kernels(const Driver& driver, int compute_capability, int shared_bytes_
             if (cache_kernels_[index] == nullptr)
                 load(embedded_fatbin(kCacheKernels[index].source), compute_capability);
         load(embedded_fatbin(topk_source(compute_capability).source), compute_capability);
+        load(embedded_fatbin(kTopkMerge), compute_capability);
     } catch (...) {
         unload();
         throw;
@@ -119,6 +121,9 @@ void Kernels::load(const Fatbin& fatbin, int compute_capability) {
         if (std::strcmp(kCacheKernels[index].source, fatbin.source) == 0)
             check(driver_.cuModuleGetFunction(&cache_kernels_[index], module, kCacheKernels[index].symbol),
                   std::string("cuModuleGetFunction of ") + kCacheKernels[index].symbol);
+    if (std::strcmp(kTopkMerge, fatbin.source) == 0)
+        check(driver_.cuModuleGetFunction(&topk_merge_, module, kTopkMerge),
+              std::string("cuModuleGetFunction of ") + kTopkMerge);
     const TopkSource& topk = topk_source(compute_capability);
     if (std::strcmp(topk.source, fatbin.source) != 0) return;
     for (size_t index = 0; index < kTopkKernelCount; ++index) {

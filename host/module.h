@@ -45,6 +45,7 @@ public:
     const LoadedKernel& operator[](size_t row) const { return kernels_[row]; }
     CUfunction operator[](CacheKernel kernel) const { return cache_kernels_[static_cast<size_t>(kernel)]; }
     CUfunction operator[](TopkKernel kernel) const { return topk_kernels_[static_cast<size_t>(kernel)]; }
+    CUfunction topk_merge() const { return topk_merge_; }
     int shared_bytes_per_cta() const { return shared_bytes_per_cta_; }
 
 private:
@@ -55,6 +56,7 @@ private:
     std::array<LoadedKernel, kKernelCount> kernels_ = {};
     std::array<CUfunction, kCacheKernelCount> cache_kernels_ = {};
     std::array<CUfunction, kTopkKernelCount> topk_kernels_ = {};
+    CUfunction topk_merge_ = nullptr;
     int shared_bytes_per_cta_ = 0;
 };
 

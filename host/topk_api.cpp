@@ -8,6 +8,7 @@
 using lidx::guarded;
 using lidx::init;
 using lidx::require;
+using lidx::require_struct;
 
 lidx_status lidx_topk_desc_init(lidx_topk_desc* desc) {
     return guarded(nullptr, __func__, [&] { init(desc, "desc"); });
@@ -34,5 +35,17 @@ lidx_status lidx_topk_enqueue(lidx_context* ctx, const lidx_topk_desc* desc, con
         require(desc, "desc");
         require(args, "args");
         lidx::enqueue_topk(*ctx, *desc, *args, static_cast<CUstream>(stream));
+    });
+}
+
+lidx_status lidx_merge_args_init(lidx_merge_args* args) {
+    return guarded(nullptr, __func__, [&] { init(args, "args"); });
+}
+
+lidx_status lidx_topk_merge_enqueue(lidx_context* ctx, const lidx_merge_args* args, void* stream) {
+    return guarded(ctx, __func__, [&] {
+        require(ctx, "ctx");
+        require_struct(args, "args", "lidx_merge_args");
+        lidx::enqueue_merge(*ctx, *args, static_cast<CUstream>(stream));
     });
 }

@@ -22,11 +22,12 @@ static_assert(static_cast<int>(topk::SortBy::kScore) == LIDX_SORT_SCORE);
 
 bool physical(const lidx_topk_desc& desc) { return desc.index_kind == LIDX_INDEX_PHYSICAL; }
 
-int64_t row_stride(int64_t stride, const lidx_topk_desc& desc) { return stride != 0 ? stride : desc.k; }
-
-void require_stride(const char* field, int64_t stride, const lidx_topk_desc& desc) {
-    if (stride != 0) require_range(field, stride, desc.k, kMaxInt64);
-    require_span("max_rows", desc.max_rows, field, row_stride(stride, desc), 4);
+// Elements between rows of k results; 0 in the description: k.
+int64_t output_stride(const char* field, int64_t stride, int32_t k, const char* rows_field, int64_t rows) {
+    if (stride != 0) require_range(field, stride, k, kMaxInt64);
+    const int64_t used = stride != 0 ? stride : k;
+    require_span(rows_field, rows, field, used, 4);
+    return used;
 }
 
 bool empty(const lidx_topk_desc& desc) { return desc.max_rows == 0; }
@@ -45,8 +46,9 @@ topk::TopkParams make_params(const lidx_context& context, const lidx_topk_desc& 
                             relative ? std::min<int64_t>(desc.score_stride, kMaxKeys) : kMaxKeys);
     params.score_stride = desc.score_stride;
     params.block_table_stride = desc.block_table_stride;
-    params.index_stride = row_stride(desc.index_stride, desc);
-    params.top_score_stride = row_stride(desc.top_score_stride, desc);
+    params.index_stride = output_stride("index_stride", desc.index_stride, desc.k, "max_rows", desc.max_rows);
+    params.top_score_stride =
+        output_stride("top_score_stride", desc.top_score_stride, desc.k, "max_rows", desc.max_rows);
     params.k = desc.k;
     params.min_slice_keys = topk::kMinSliceKeys;
     params.slices = topk::slices_per_row(desc.max_rows, params.view.window_limit, desc.k,
@@ -96,8 +98,8 @@ void check_topk_desc(const lidx_topk_desc& desc) {
     require_range("forced_last", desc.forced_last, 0, kMaxInt32);
     require_range("index_kind", desc.index_kind, LIDX_INDEX_POSITION, LIDX_INDEX_OFFSET);
     require_range("sort", desc.sort, LIDX_SORT_POSITION, LIDX_SORT_SCORE);
-    require_stride("index_stride", desc.index_stride, desc);
-    require_stride("top_score_stride", desc.top_score_stride, desc);
+    output_stride("index_stride", desc.index_stride, desc.k, "max_rows", desc.max_rows);
+    output_stride("top_score_stride", desc.top_score_stride, desc.k, "max_rows", desc.max_rows);
     require_range("page_size", desc.page_size, physical(desc) ? 1 : 0, physical(desc) ? kMaxInt32 : 0);
     require_range("reserved", desc.reserved, 0, 0);
     require_range("block_table_stride", desc.block_table_stride, physical(desc) ? 1 : 0,
@@ -158,6 +160,63 @@ void enqueue_topk(const lidx_context& context, const lidx_topk_desc& desc, const
     const TopkSource& source = topk_source(context.limits.compute_capability);
     launch_kernel(context, source.symbols[static_cast<size_t>(kernel)], (*context.kernels)[kernel], config,
                   kernel_params);
+}
+
+namespace {
+
+// Elements between rows, or shards, of lists. Both offsets together stay below 2^63 bytes: half of it each.
+int64_t list_stride(const char* field, int64_t stride, int64_t packed, const char* count_field, int64_t count) {
+    require_range(field, stride, 0, kMaxInt64);
+    const int64_t used = stride != 0 ? stride : packed;
+    require_span(count_field, count, field, used, 8);
+    return used;
+}
+
+}  // namespace
+
+void enqueue_merge(const lidx_context& context, const lidx_merge_args& args, CUstream stream) {
+    require_range("flags", args.flags, 0, 0);
+    require_range("rows", args.rows, 0, kMaxInt32);
+    require_range("shards", args.shards, 1, topk::kMaxMergeEntries);
+    require_range("k_in", args.k_in, 1, topk::kMaxMergeEntries / args.shards);
+    require_range("k", args.k, 1, topk::kMaxK);
+    require_range("sort", args.sort, LIDX_SORT_POSITION, LIDX_SORT_SCORE);
+    topk::MergeParams params = {};
+    params.k_in = args.k_in;
+    params.entries = args.shards * args.k_in;
+    params.k = args.k;
+    params.sort_by = static_cast<topk::SortBy>(args.sort);
+    const int64_t packed = params.entries;
+    params.score_row_stride = list_stride("score_row_stride", args.score_row_stride, packed, "rows", args.rows);
+    params.score_shard_stride =
+        list_stride("score_shard_stride", args.score_shard_stride, args.k_in, "shards", args.shards);
+    params.position_row_stride =
+        list_stride("position_row_stride", args.position_row_stride, packed, "rows", args.rows);
+    params.position_shard_stride =
+        list_stride("position_shard_stride", args.position_shard_stride, args.k_in, "shards", args.shards);
+    params.index_stride = output_stride("index_stride", args.index_stride, args.k, "rows", args.rows);
+    params.top_score_stride = output_stride("top_score_stride", args.top_score_stride, args.k, "rows", args.rows);
+    if (args.rows == 0) return;
+    require_pointer("scores", args.scores, 4);
+    require_pointer("positions", args.positions, 4);
+    require_pointer("indices", args.indices, 4);
+    if (args.top_scores != nullptr) require_pointer("top_scores", args.top_scores, 4);
+    if (args.counts != nullptr) require_pointer("counts", args.counts, 4);
+    params.scores = args.scores;
+    params.positions = args.positions;
+    params.indices = args.indices;
+    params.top_scores = args.top_scores;
+    params.counts = args.counts;
+
+    CUlaunchConfig config = {};
+    config.gridDimX = static_cast<unsigned>(args.rows);
+    config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = topk::kThreads;
+    config.blockDimY = config.blockDimZ = 1;
+    config.hStream = stream;
+    const CurrentContext current(context);
+    void* kernel_params[] = {&params};
+    launch_kernel(context, kTopkMerge, context.kernels->topk_merge(), config, kernel_params);
 }
 
 }  // namespace lidx

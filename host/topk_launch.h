@@ -17,4 +17,6 @@ size_t topk_workspace_bytes(const lidx_context& context, const lidx_topk_desc& d
 
 void enqueue_topk(const lidx_context& context, const lidx_topk_desc& desc, const lidx_topk_args& args, CUstream stream);
 
+void enqueue_merge(const lidx_context& context, const lidx_merge_args& args, CUstream stream);
+
 }  // namespace lidx

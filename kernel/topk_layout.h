@@ -108,12 +108,15 @@ struct RowKeys {
 };
 static_assert(sizeof(RowKeys) == 16);
 
-struct SharedLayout {
-    RowKeys row;
-    uint32_t histogram[kBins];
+// What a search for a threshold needs.
+struct SearchLayout {
+    alignas(16) uint32_t histogram[kBins];
     uint32_t warp_total[2][kWarps];
     uint32_t digit, above, in_bin;      // what pick_digit() found
-    uint32_t stored;                    // candidates (may exceed kCapacity)
+    uint32_t stored;                    // candidates (may exceed kCapacity); of a merge: chosen keys
+};
+struct SharedLayout : SearchLayout {
+    RowKeys row;
     uint32_t ties;                      // keys equal to the sample's threshold
     uint32_t last_arriver;
     uint32_t slice;                     // which of the row's this CTA's is
@@ -137,6 +140,37 @@ LIDX_HOST_DEVICE constexpr int64_t arrivals_bytes(int64_t rows) { return ceil_di
 LIDX_HOST_DEVICE constexpr int64_t workspace_bytes(int64_t rows, int32_t slices, int32_t k) {
     return slices <= 1 ? 0 : arrivals_bytes(rows) + rows * slices * k * kListBytes;
 }
+
+// ---- merging lists
+
+// Entries of a row, all its shards' together; a CTA reads them four to eight times.
+inline constexpr int64_t kMaxMergeEntries = 1 << 20;
+
+// Entry e is number e % k_in of shard e / k_in; a negative position: there is no such key.
+struct MergeParams {
+    const float* scores;            // [rows, shards, k_in], with strides
+    const int32_t* positions;       // the same
+    int32_t* indices;               // [rows, index_stride]; -1 after the valid ones up to k
+    float* top_scores;              // [rows, top_score_stride]; null: not wanted; -inf after the valid ones up to k
+    int32_t* counts;                // [rows]; null: not wanted
+    int64_t score_row_stride;       // elements, as all strides
+    int64_t score_shard_stride;
+    int64_t position_row_stride;
+    int64_t position_shard_stride;
+    int64_t index_stride;
+    int64_t top_score_stride;
+    int32_t entries;                // shards * k_in
+    int32_t k_in;
+    int32_t k;
+    SortBy sort_by;
+};
+
+struct MergeLayout : SearchLayout {
+    uint64_t chosen[kMaxK];         // numbers to sort
+    uint32_t listed;                // keys that there are
+    uint32_t equal;                 // keys met that equal both thresholds
+};
+static_assert(sizeof(MergeLayout) <= 48 * 1024, "static shared memory");
 
 // The order of preference as an unsigned number: NaN 0, -inf, ..., -0 = +0, ..., +inf, then forced keys.
 inline constexpr uint32_t kNanKey = 0;

@@ -50,7 +50,7 @@ __device__ __forceinline__ uint32_t warp_inclusive_sum(uint32_t value, uint32_t 
 
 // Sum of the values of the CTA's threads before this one; all call it. slot: which warp_total, so that two sums can
 // follow each other with one barrier each.
-__device__ __forceinline__ uint32_t exclusive_sum(uint32_t value, const Thread& self, SharedLayout& shared, int slot) {
+__device__ __forceinline__ uint32_t exclusive_sum(uint32_t value, const Thread& self, SearchLayout& shared, int slot) {
     const uint32_t inclusive = warp_inclusive_sum(value, self.lane());
     if (self.lane() == 31) ptx::st_shared_u32(ptx::cvta_to_shared(&shared.warp_total[slot][self.warp()]), inclusive);
     ptx::bar_sync();
@@ -68,7 +68,7 @@ __device__ __forceinline__ void clear(ptx::SharedAddr words, int32_t count, cons
 
 // The bin, counted from the top, in which the `remaining`-th largest key lies; into shared.digit, above, in_bin. All
 // threads; the histogram is complete, and all zeros afterwards.
-__device__ __forceinline__ void pick_digit(uint32_t remaining, const Thread& self, SharedLayout& shared) {
+__device__ __forceinline__ void pick_digit(uint32_t remaining, const Thread& self, SearchLayout& shared) {
     constexpr uint32_t kOwn = kBins / kThreads;
     static_assert(kOwn == 4);
     const uint32_t lowest = kBins - kOwn * (self.index + 1);
@@ -94,7 +94,7 @@ __device__ __forceinline__ void pick_digit(uint32_t remaining, const Thread& sel
 // fewer where up to `slack` keys more may be chosen than asked for. The histogram is all zeros before and after.
 template <class CountDigits>
 __device__ __forceinline__ Threshold find_threshold(uint32_t k, uint32_t slack, const Thread& self,
-                                                    SharedLayout& shared, CountDigits&& count_digits) {
+                                                    SearchLayout& shared, CountDigits&& count_digits) {
     uint32_t prefix = 0, mask = 0, remaining = k;
 #pragma unroll 1
     for (int shift = 21; shift >= -1; shift -= 11) {
@@ -113,7 +113,7 @@ __device__ __forceinline__ Threshold find_threshold(uint32_t k, uint32_t slack, 
 }
 
 __device__ __forceinline__ void count_digit(uint32_t key, uint32_t prefix, uint32_t mask, uint32_t low,
-                                            SharedLayout& shared) {
+                                            SearchLayout& shared) {
     // The last digit has 10 bits of its own; the mask leaves one bin for the eleventh.
     if ((key & mask) == prefix)
         ptx::red_shared_add_u32(ptx::cvta_to_shared(shared.histogram) + ((key & ~mask) >> low) * 4, 1);
@@ -122,7 +122,7 @@ __device__ __forceinline__ void count_digit(uint32_t key, uint32_t prefix, uint3
 // Of keys in registers; those that do not exist are kNanKey, and more than k do.
 template <int kKeys>
 __device__ __forceinline__ Threshold find_threshold(const uint32_t (&keys)[kKeys], uint32_t k, uint32_t slack,
-                                                    const Thread& self, SharedLayout& shared) {
+                                                    const Thread& self, SearchLayout& shared) {
     return find_threshold(k, slack, self, shared, [&](uint32_t prefix, uint32_t mask, uint32_t low) {
 #pragma unroll
         for (int j = 0; j < kKeys; ++j) count_digit(keys[j], prefix, mask, low, shared);

@@ -50,3 +50,6 @@
 #define LIDX_TOPK_SM80_VARIANTS(X)   \
     X(topk_sm80_fp32, Fp32)          \
     X(topk_sm80_bf16, Bf16)
+// X(symbol): the k best of lists; compute_80 code.
+#define LIDX_TOPK_MERGE_VARIANTS(X)  \
+    X(topk_merge)

@@ -541,7 +541,8 @@ typedef struct lidx_topk_desc {
 LIDX_API lidx_status lidx_topk_desc_init(lidx_topk_desc *desc);
 
 /* Bytes of workspace of a top-k on this context's device: 0 where rows are short or many. Its first max_rows 32-bit
- * words are zero before the first call that uses it; every call leaves them so. Calls that may overlap need one each. */
+ * words are zero before the first call that uses it; every call leaves them so. Calls that may overlap need one
+ * each. */
 LIDX_API lidx_status lidx_topk_workspace_bytes(lidx_context *ctx, const lidx_topk_desc *desc, size_t *bytes);
 
 /* Device pointers. Scores of keys that a row does not see are not read. */
@@ -568,6 +569,35 @@ LIDX_API lidx_status lidx_topk_args_init(lidx_topk_args *args);
  * LIDX_ERR_UNSUPPORTED: the device's shared memory does not hold the rows that max_keys allows. */
 LIDX_API lidx_status lidx_topk_enqueue(lidx_context *ctx, const lidx_topk_desc *desc, const lidx_topk_args *args,
                                        void *stream);
+
+/* The k best of lists that the shards of a row chose, in the same order of preference: the higher score, then the
+ * smaller position; -0 equals +0, NaN is below -inf. Where each shard gives its own k best (or all that it has), that
+ * is the exact selection from the whole row. Entry e of shard s of row r is scores[r * score_row_stride +
+ * s * score_shard_stride + e], and so are positions. Lists may be in any order. */
+typedef struct lidx_merge_args {
+    size_t struct_size;            /* set by lidx_merge_args_init() */
+    uint32_t flags;                /* 0 */
+    int32_t rows;                  /* 0: nothing to do */
+    int32_t shards;                /* 1 or more */
+    int32_t k_in;                  /* entries of a list, 1 or more; shards * k_in up to 2^20 */
+    int32_t k;                     /* 1 .. 4096 */
+    int32_t sort;                  /* lidx_sort */
+    int64_t score_row_stride;      /* elements; 0: shards * k_in */
+    int64_t score_shard_stride;    /* 0: k_in */
+    int64_t position_row_stride;   /* 0: shards * k_in */
+    int64_t position_shard_stride; /* 0: k_in */
+    int64_t index_stride;          /* elements between rows of indices, >= k; 0: k */
+    int64_t top_score_stride;      /* of top_scores, >= k; 0: k */
+    const float *scores;
+    const int32_t *positions;      /* in the whole row, no two alike; negative: the entry is unused */
+    int32_t *indices;              /* [rows, index_stride]: min(k, entries in use) positions, then -1 up to k */
+    float *top_scores;             /* [rows, top_score_stride]: their scores, then -inf up to k; NULL: not wanted */
+    int32_t *counts;               /* [rows]: min(k, entries in use); NULL: not wanted */
+} lidx_merge_args;
+LIDX_API lidx_status lidx_merge_args_init(lidx_merge_args *args);
+
+/* Enqueues one launch; needs no workspace. What is said of lidx_topk_enqueue() holds here. */
+LIDX_API lidx_status lidx_topk_merge_enqueue(lidx_context *ctx, const lidx_merge_args *args, void *stream);
 
 /* ---- errors -------------------------------------------------------------------------------------------- */
 

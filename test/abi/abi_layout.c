@@ -230,6 +230,25 @@ PIN_AT(lidx_topk_args, counts, 88);
 PIN_AT(lidx_topk_args, workspace, 96);
 PIN_AT(lidx_topk_args, workspace_bytes, 104);
 
+PIN(lidx_merge_args, sizeof(lidx_merge_args) == 120);
+PIN_AT(lidx_merge_args, flags, 8);
+PIN_AT(lidx_merge_args, rows, 12);
+PIN_AT(lidx_merge_args, shards, 16);
+PIN_AT(lidx_merge_args, k_in, 20);
+PIN_AT(lidx_merge_args, k, 24);
+PIN_AT(lidx_merge_args, sort, 28);
+PIN_AT(lidx_merge_args, score_row_stride, 32);
+PIN_AT(lidx_merge_args, score_shard_stride, 40);
+PIN_AT(lidx_merge_args, position_row_stride, 48);
+PIN_AT(lidx_merge_args, position_shard_stride, 56);
+PIN_AT(lidx_merge_args, index_stride, 64);
+PIN_AT(lidx_merge_args, top_score_stride, 72);
+PIN_AT(lidx_merge_args, scores, 80);
+PIN_AT(lidx_merge_args, positions, 88);
+PIN_AT(lidx_merge_args, indices, 96);
+PIN_AT(lidx_merge_args, top_scores, 104);
+PIN_AT(lidx_merge_args, counts, 112);
+
 int main(void) {
     lidx_config config;
     lidx_score_desc desc;
@@ -252,6 +271,7 @@ int main(void) {
     int64_t sequence = 5;
     lidx_topk_desc topk;
     lidx_topk_args topk_args;
+    lidx_merge_args merge;
     int32_t index;
 
     kernel.struct_size = sizeof(kernel);
@@ -298,6 +318,8 @@ int main(void) {
     if (lidx_topk_args_init(&topk_args) != LIDX_OK || topk_args.struct_size != 112) return 36;
     if (lidx_topk_enqueue(NULL, &topk, &topk_args, NULL) != LIDX_ERR_NULL) return 37;
     if (lidx_topk_workspace_bytes(NULL, &topk, &bytes) != LIDX_ERR_NULL) return 38;
+    if (lidx_merge_args_init(&merge) != LIDX_OK || merge.struct_size != 120 || merge.rows != 0) return 39;
+    if (lidx_topk_merge_enqueue(NULL, &merge, NULL) != LIDX_ERR_NULL) return 40;
     lidx_cache_destroy(cache);
     lidx_plan_destroy(plan);
     lidx_close(NULL);

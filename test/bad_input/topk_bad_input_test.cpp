@@ -129,4 +129,69 @@ TEST_CASE("topk: what is wrong is named") {
     f.refused(lidx_topk_workspace_bytes(f.context, &c.desc, nullptr), LIDX_ERR_NULL, "bytes is null");
 }
 
+struct Merge {
+    lidx_merge_args args;
+    Merge() {
+        REQUIRE(lidx_merge_args_init(&args) == LIDX_OK);
+        args.rows = 3;
+        args.shards = 8;
+        args.k_in = args.k = 2048;
+        args.scores = address<float>(0x10000);
+        args.positions = address<int32_t>(0x20000);
+        args.indices = address<int32_t>(0x30000);
+    }
+};
+
+TEST_CASE("topk merge: good input is one launch of a CTA a row") {
+    Fixture f;
+    Merge c;
+    REQUIRE(lidx_topk_merge_enqueue(f.context, &c.args, nullptr) == LIDX_OK);
+    REQUIRE(fake().launch_count == 1);
+    CHECK(std::string(fake().launches[0].function) == "topk_merge");
+    CHECK(fake().launches[0].config.gridDimX == 3);
+    CHECK(fake().launches[0].config.sharedMemBytes == 0);
+    c.args.rows = 0;
+    REQUIRE(lidx_topk_merge_enqueue(f.context, &c.args, nullptr) == LIDX_OK);
+    CHECK(fake().launch_count == 1);
+}
+
+TEST_CASE("topk merge: what is wrong is named") {
+    using Spoil = void (*)(Merge&);
+    const struct {
+        Spoil spoil;
+        lidx_status status;
+        const char* part;
+    } rows[] = {
+        {[](Merge& c) { c.args.struct_size = 8; }, LIDX_ERR_STRUCT_SIZE, "lidx_merge_args.struct_size = 8"},
+        {[](Merge& c) { c.args.flags = LIDX_FLAG_PDL; }, LIDX_ERR_VALUE, "flags = 16: must be 0 .. 0"},
+        {[](Merge& c) { c.args.rows = -1; }, LIDX_ERR_VALUE, "rows = -1"},
+        {[](Merge& c) { c.args.shards = 0; }, LIDX_ERR_VALUE, "shards = 0: must be 1 .. 1048576"},
+        {[](Merge& c) { c.args.shards = INT_MAX; }, LIDX_ERR_VALUE, "shards = 2147483647: must be 1 .. 1048576"},
+        {[](Merge& c) { c.args.k_in = 0; }, LIDX_ERR_VALUE, "k_in = 0: must be 1 .. 131072"},
+        {[](Merge& c) { c.args.k_in = 131073; }, LIDX_ERR_VALUE, "k_in = 131073: must be 1 .. 131072"},
+        {[](Merge& c) { c.args.k = 0; }, LIDX_ERR_VALUE, "k = 0: must be 1 .. 4096"},
+        {[](Merge& c) { c.args.k = 4097; }, LIDX_ERR_VALUE, "k = 4097"},
+        {[](Merge& c) { c.args.sort = 2; }, LIDX_ERR_VALUE, "sort = 2"},
+        {[](Merge& c) { c.args.score_row_stride = -1; }, LIDX_ERR_VALUE, "score_row_stride = -1"},
+        {[](Merge& c) { c.args.score_shard_stride = INT64_MAX; }, LIDX_ERR_VALUE, "score_shard_stride"},
+        {[](Merge& c) { c.args.position_row_stride = INT64_MAX / 8; }, LIDX_ERR_VALUE, "position_row_stride"},
+        {[](Merge& c) { c.args.position_shard_stride = -5; }, LIDX_ERR_VALUE, "position_shard_stride = -5"},
+        {[](Merge& c) { c.args.index_stride = 2047; }, LIDX_ERR_VALUE, "index_stride = 2047: must be 2048 .. "},
+        {[](Merge& c) { c.args.top_score_stride = 1; }, LIDX_ERR_VALUE, "top_score_stride = 1"},
+        {[](Merge& c) { c.args.scores = nullptr; }, LIDX_ERR_NULL, "scores is null"},
+        {[](Merge& c) { c.args.positions = address<int32_t>(0x20001); }, LIDX_ERR_ALIGNMENT, "positions = address"},
+        {[](Merge& c) { c.args.indices = nullptr; }, LIDX_ERR_NULL, "indices is null"},
+        {[](Merge& c) { c.args.top_scores = address<float>(2); }, LIDX_ERR_ALIGNMENT, "top_scores = address 2"},
+        {[](Merge& c) { c.args.counts = address<int32_t>(2); }, LIDX_ERR_ALIGNMENT, "counts = address 2"},
+    };
+    for (const auto& row : rows) {
+        Fixture f;
+        Merge c;
+        row.spoil(c);
+        f.refused(lidx_topk_merge_enqueue(f.context, &c.args, nullptr), row.status, row.part);
+    }
+    Fixture f;
+    f.refused(lidx_topk_merge_enqueue(f.context, nullptr, nullptr), LIDX_ERR_NULL, "args is null");
+}
+
 }  // namespace

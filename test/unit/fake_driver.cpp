@@ -219,7 +219,8 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction funct
         for (int i = 0; i < 2; ++i)
             launch.map_calls[i] = static_cast<int>(static_cast<const CUtensorMap*>(*kernel_params++)->opaque[0]);
     const std::string name = launch.function;
-    if (name.rfind("cache_", 0) != 0) std::memcpy(&launch.params, *kernel_params, sizeof(launch.params));
+    if (name.rfind("cache_", 0) != 0 && name.rfind("topk_", 0) != 0)
+        std::memcpy(&launch.params, *kernel_params, sizeof(launch.params));
     if (name == "cache_store") std::memcpy(&launch.store.store, *kernel_params, sizeof(launch.store.store));
     if (name == "cache_store_pages") std::memcpy(&launch.store, *kernel_params, sizeof(launch.store));
     if (name == "cache_gather") std::memcpy(&launch.gather, *kernel_params, sizeof(launch.gather));

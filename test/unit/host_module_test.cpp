@@ -51,7 +51,7 @@ TEST_CASE("module: every kernel source has an embedded fatbin whose header spans
     CHECK_THROWS_AS(lidx::embedded_fatbin("sm110_score"), lidx::Failure);
 }
 
-constexpr int kCommonModules = 4;   // store, gather, query and top-k run on every device
+constexpr int kCommonModules = 5;   // store, gather, query, top-k and its merge run on every device
 constexpr int kSharedBytes = 101376;   // what the device is said to give a CTA
 
 TEST_CASE("module: a device gets the modules it can run, and shared memory is set once") {
@@ -67,7 +67,11 @@ TEST_CASE("module: a device gets the modules it can run, and shared memory is se
             const lidx::Kernels kernels(driver, row.capability, kSharedBytes);
             CHECK(fake().modules_loaded == row.modules + kCommonModules);
             CHECK(fake().function_count ==
-                  row.functions + static_cast<int>(lidx::kCacheKernelCount + lidx::kTopkKernelCount));
+                  row.functions + static_cast<int>(lidx::kCacheKernelCount + lidx::kTopkKernelCount) + 1);
+            const auto* merge = reinterpret_cast<const FakeFunction*>(kernels.topk_merge());
+            REQUIRE(merge != nullptr);
+            CHECK(std::string(merge->name) == "topk_merge");
+            CHECK(merge->max_dynamic_shared_bytes == 0);
             for (size_t i = 0; i < lidx::kTopkKernelCount; ++i) {
                 const auto* function =
                     reinterpret_cast<const FakeFunction*>(kernels[static_cast<lidx::TopkKernel>(i)]);
@@ -144,7 +148,9 @@ TEST_CASE("module: what the driver refuses is LIDX_ERR_MODULE, and nothing stays
         {FakeCall::k_cuModuleGetFunction, 0, "cuModuleGetFunction of sm100_score_h64"},
         {FakeCall::k_cuModuleGetFunction, 16, "cuModuleGetFunction of generic_score"},
         {FakeCall::k_cuModuleGetFunction, 18, "cuModuleGetFunction of cache_store_pages"},
-        {FakeCall::k_cuModuleGetFunction, 21, "fatbin of topk on compute capability 10.0: cuModuleGetFunction of topk_fp32"},
+        {FakeCall::k_cuModuleGetFunction, 21,
+         "fatbin of topk on compute capability 10.0: cuModuleGetFunction of topk_fp32"},
+        {FakeCall::k_cuModuleGetFunction, 23, "cuModuleGetFunction of topk_merge"},
         {FakeCall::k_cuFuncGetAttribute, 1, "cuFuncGetAttribute NUM_REGS of sm100_score_h64_t1"},
         {FakeCall::k_cuFuncSetAttribute, 2, "cuFuncSetAttribute MAX_DYNAMIC_SHARED_SIZE_BYTES"},
     };

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// lidx_topk_merge_enqueue: what shards of a row choose, merged, is what a sort of the whole row gives.
+#include "test/unit/catch_any.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "test/cache/cache_fixture.h"
+
+namespace {
+
+using cache_test::machine;
+using check::GuardedBuffer;
+using check::Machine;
+using lidx::ref::Rng;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+const float kNan = std::nanf("");
+
+struct Entry {
+    float score;
+    int32_t position;
+};
+bool before(const Entry& a, const Entry& b) {
+    if (std::isnan(a.score) != std::isnan(b.score)) return std::isnan(b.score);
+    if (!std::isnan(a.score) && a.score != b.score) return a.score > b.score;
+    return a.position < b.position;
+}
+bool by_position(const Entry& a, const Entry& b) { return a.position < b.position; }
+
+enum class Values { kNormal, kEqual, kTwo, kMixed, kNan, kCount };
+float draw(Values values, Rng& rng) {
+    switch (values) {
+        case Values::kEqual: return 2.0f;
+        case Values::kTwo: return rng.below(40) != 0 ? -1.0f : 7.0f;
+        case Values::kMixed: {
+            const float some[] = {kNan, kInf, -kInf, 0.0f, -0.0f, 1.0f, -kNan, static_cast<float>(rng.heavy_tailed())};
+            return some[rng.below(8)];
+        }
+        case Values::kNan: return rng.below(30) != 0 ? kNan : -kInf;
+        default: return static_cast<float>(rng.heavy_tailed());
+    }
+}
+
+struct Case {
+    int64_t rows, keys;        // keys of a whole row; row r has keys - 13 r of them
+    int32_t shards, k_in, k;   // k_in: room in a list
+    bool interleaved = false;  // key i is shard i % shards's, else shards have consecutive keys
+    bool gathered = false;     // [shards, rows, k_in], as an all-gather leaves lists; else [rows, shards, k_in]
+    lidx_sort sort = LIDX_SORT_POSITION;
+    Values values = Values::kNormal;
+    bool optional = true;      // scores and counts are wanted
+    int gap = 0;               // elements between lists, and between rows of the results
+};
+
+void run(const Case& c, uint64_t seed) {
+    CAPTURE(c.rows, c.keys, c.shards, c.k_in, c.k, c.interleaved, c.gathered, static_cast<int>(c.sort),
+            static_cast<int>(c.values), c.gap, seed);
+    Rng rng(seed);
+    const int64_t list = c.k_in + c.gap, lists = c.rows * c.shards;
+    const int64_t row_stride = c.gathered ? list : c.shards * list, shard_stride = c.gathered ? c.rows * list : list;
+    // Unused entries have the best of scores and, but for -1, other negative positions.
+    std::vector<float> scores(static_cast<size_t>(lists * list), kInf);
+    std::vector<int32_t> positions(scores.size());
+    for (int32_t& position : positions) position = -1 - static_cast<int32_t>(rng.below(2) * rng.below(1000000));
+    std::vector<std::vector<Entry>> expected(static_cast<size_t>(c.rows));
+    for (int64_t row = 0; row < c.rows; ++row) {
+        std::vector<Entry> whole;
+        std::vector<std::vector<Entry>> shards(static_cast<size_t>(c.shards));
+        const int64_t keys = std::max<int64_t>(c.keys - 13 * row, 0), each = (c.keys + c.shards - 1) / c.shards;
+        for (int64_t i = 0; i < keys; ++i) {
+            const Entry entry{draw(c.values, rng), static_cast<int32_t>(i)};
+            whole.push_back(entry);
+            shards[static_cast<size_t>(c.interleaved ? i % c.shards : i / each)].push_back(entry);
+        }
+        std::sort(whole.begin(), whole.end(), before);
+        whole.resize(std::min(whole.size(), static_cast<size_t>(c.k)));
+        if (c.sort == LIDX_SORT_POSITION) std::sort(whole.begin(), whole.end(), by_position);
+        expected[static_cast<size_t>(row)] = whole;
+        for (int64_t s = 0; s < c.shards; ++s) {
+            std::vector<Entry>& own = shards[static_cast<size_t>(s)];
+            std::sort(own.begin(), own.end(), before);
+            own.resize(std::min(own.size(), static_cast<size_t>(c.k_in)));
+            // Lists in any order, unused entries among them.
+            std::vector<size_t> places(static_cast<size_t>(c.k_in));
+            std::iota(places.begin(), places.end(), size_t{0});
+            for (size_t i = places.size(); i > 1; --i) std::swap(places[i - 1], places[rng.below(i)]);
+            for (size_t i = 0; i < own.size(); ++i) {
+                const size_t at = static_cast<size_t>(row * row_stride + s * shard_stride) + places[i];
+                scores[at] = own[i].score;
+                positions[at] = own[i].position;
+            }
+        }
+    }
+
+    const Machine& m = machine();
+    const int64_t out_stride = c.k + c.gap;
+    std::vector<uint8_t> poison(static_cast<size_t>(c.rows * out_stride * 4));
+    for (uint8_t& byte : poison) byte = static_cast<uint8_t>(rng.next());
+    GuardedBuffer d_scores(m, "scores", scores.data(), scores.size() * 4, 4, true);
+    GuardedBuffer d_positions(m, "positions", positions.data(), positions.size() * 4, 4, true);
+    GuardedBuffer d_indices(m, "indices", poison.data(), poison.size(), 4, false);
+    GuardedBuffer d_top_scores(m, "top_scores", poison.data(), poison.size(), 4, false);
+    GuardedBuffer d_counts(m, "counts", poison.data(), static_cast<size_t>(c.rows) * 4, 4, false);
+    lidx_merge_args args;
+    REQUIRE(lidx_merge_args_init(&args) == LIDX_OK);
+    args.rows = static_cast<int32_t>(c.rows);
+    args.shards = c.shards;
+    args.k_in = c.k_in;
+    args.k = c.k;
+    args.sort = c.sort;
+    if (c.gathered || c.gap != 0) {
+        args.score_row_stride = args.position_row_stride = row_stride;
+        args.score_shard_stride = args.position_shard_stride = shard_stride;
+    }
+    args.index_stride = args.top_score_stride = c.gap != 0 ? out_stride : 0;
+    args.scores = d_scores.at<float>();
+    args.positions = d_positions.at<int32_t>();
+    args.indices = d_indices.at<int32_t>();
+    args.top_scores = c.optional ? d_top_scores.at<float>() : nullptr;
+    args.counts = c.optional ? d_counts.at<int32_t>() : nullptr;
+    REQUIRE(lidx_topk_merge_enqueue(m.lidx, &args, nullptr) == LIDX_OK);
+    m.expect(m.driver.cuCtxSynchronize(), "cuCtxSynchronize");
+    for (GuardedBuffer* input : {&d_scores, &d_positions}) CHECK(input->damage(true) == "");
+    for (GuardedBuffer* output : {&d_indices, &d_top_scores, &d_counts}) CHECK(output->damage(false) == "");
+
+    std::vector<int32_t> indices(poison.size() / 4), wanted(poison.size() / 4);
+    std::vector<float> top_scores(poison.size() / 4), wanted_scores(poison.size() / 4);
+    std::memcpy(indices.data(), d_indices.payload(), poison.size());
+    std::memcpy(top_scores.data(), d_top_scores.payload(), poison.size());
+    std::memcpy(wanted.data(), poison.data(), poison.size());
+    std::memcpy(wanted_scores.data(), poison.data(), poison.size());
+    for (int64_t row = 0; row < c.rows; ++row) {
+        const std::vector<Entry>& entries = expected[static_cast<size_t>(row)];
+        for (size_t i = 0; i < static_cast<size_t>(c.k); ++i) {
+            const size_t at = static_cast<size_t>(row * out_stride) + i;
+            wanted[at] = i < entries.size() ? entries[i].position : -1;
+            wanted_scores[at] = i < entries.size() ? entries[i].score : -kInf;
+        }
+        int32_t count = 0;
+        std::memcpy(&count, d_counts.payload() + row * 4, 4);
+        if (c.optional) CHECK(count == static_cast<int32_t>(entries.size()));
+    }
+    if (indices != wanted) {
+        const auto at = std::mismatch(indices.begin(), indices.end(), wanted.begin());
+        FAIL("index " << at.first - indices.begin() << " is " << *at.first << ", expected " << *at.second);
+    }
+    for (size_t i = 0; c.optional && i < top_scores.size(); ++i)   // a NaN score may come back as any NaN
+        if (std::memcmp(&top_scores[i], &wanted_scores[i], 4) != 0 &&
+            !(std::isnan(top_scores[i]) && std::isnan(wanted_scores[i])))
+            FAIL("score " << i << " is " << top_scores[i] << ", expected " << wanted_scores[i]);
+}
+
+TEST_CASE("topk merge: shards of a row give what the whole row gives") {
+    uint64_t seed = 1;
+    for (const bool interleaved : {false, true})
+        for (const lidx_sort sort : {LIDX_SORT_POSITION, LIDX_SORT_SCORE})
+            for (int values = 0; values < static_cast<int>(Values::kCount); ++values) {
+                Case c{3, 3000, 4, 300, 300};
+                c.interleaved = interleaved;
+                c.sort = sort;
+                c.values = static_cast<Values>(values);
+                c.gathered = seed % 2 == 0;
+                c.gap = static_cast<int>(seed % 3);
+                c.optional = seed % 5 != 0;
+                run(c, ++seed);
+            }
+}
+
+TEST_CASE("topk merge: sizes") {
+    const Case cases[] = {
+        {1, 1, 1, 1, 1},          {2, 0, 3, 5, 7},          {1, 5, 8, 1, 5},           {1, 40, 8, 10, 41},
+        {1, 40000, 16, 2048, 2048, true}, {1, 40000, 2, 4096, 4096}, {1, 9000, 1, 4096, 4096}, {5, 700, 7, 100, 512},
+    };
+    uint64_t seed = 100;
+    for (const Case& sizes : cases)
+        for (const Values values : {Values::kNormal, Values::kEqual}) {
+            Case c = sizes;
+            c.values = values;
+            c.sort = ++seed % 4 < 2 ? LIDX_SORT_SCORE : LIDX_SORT_POSITION;
+            // Where a list has room for fewer than k, shards leave out what the whole row would choose.
+            if (c.k_in < c.k && c.keys > int64_t{c.k_in}) c.keys = std::min<int64_t>(c.keys, c.k_in);
+            run(c, seed);
+        }
+}
+
+TEST_CASE("topk merge: a key that is listed twice counts twice") {
+    const Machine& m = machine();
+    const float scores[] = {1, 5, 5, 5, 9, 5};
+    const int32_t positions[] = {7, 3, 3, 3, 8, 2};
+    GuardedBuffer d_scores(m, "scores", scores, sizeof(scores), 4, true);
+    GuardedBuffer d_positions(m, "positions", positions, sizeof(positions), 4, true);
+    GuardedBuffer d_indices(m, "indices", positions, 4 * 4, 4, false);
+    lidx_merge_args args;
+    REQUIRE(lidx_merge_args_init(&args) == LIDX_OK);
+    args.rows = 1;
+    args.shards = 2;
+    args.k_in = 3;
+    args.k = 4;
+    args.sort = LIDX_SORT_SCORE;
+    args.scores = d_scores.at<float>();
+    args.positions = d_positions.at<int32_t>();
+    args.indices = d_indices.at<int32_t>();
+    REQUIRE(lidx_topk_merge_enqueue(m.lidx, &args, nullptr) == LIDX_OK);
+    m.expect(m.driver.cuCtxSynchronize(), "cuCtxSynchronize");
+    CHECK(d_indices.damage(false) == "");
+    int32_t indices[4];
+    std::memcpy(indices, d_indices.payload(), sizeof(indices));
+    CHECK(std::vector<int32_t>(indices, indices + 4) == std::vector<int32_t>{8, 2, 3, 3});
+}
+
+}  // namespace
