@@ -7,6 +7,7 @@
 
 #include "kernel/generic_score_layout.h"
 #include "kernel/sm100_score_layout.h"
+#include "kernel/sm90_wide_layout.h"
 #include "kernel/sm90_score_layout.h"
 #include "kernel/variants.h"
 
@@ -36,6 +37,7 @@ namespace {
         .tile_keys = kTileKeys,                                                                  \
         .tile_tokens = tokens_,                                                                  \
         .q_box_rows = tokens_ * heads_,                                                          \
+        .q_head_major = false,                                                                   \
         .threads = sm100_score::kThreads,                                                        \
         .shared_bytes = sm100_score::launch_shape<heads_, tokens_>().shared_bytes,               \
         .shared_bytes_decode = sm100_score::launch_shape<heads_, tokens_>().shared_bytes_decode, \
@@ -43,32 +45,61 @@ namespace {
         .tmem_columns = sm100_score::launch_shape<heads_, tokens_>().tmem_columns,               \
     },
 // sm_90a code runs on compute capability 9.0 alone (PTX ISA, .target: architecture-specific targets).
-#define LIDX_SM90_SCORE_ROW(symbol_, heads_, depth_, tokens_)    \
-    KernelRow{                                                   \
-        .symbol = #symbol_,                                      \
-        .source = "sm90_score",                                  \
-        .architectures = "sm_90a",                               \
-        .arithmetic = LIDX_ARITHMETIC_SM90,                      \
-        .capability_min = 90,                                    \
-        .capability_max = 90,                                    \
-        .capability_text = "9.0",                                \
-        .operands = Operands::kTensorMaps,                       \
-        .heads = heads_,                                         \
-        .depth = depth_,                                         \
-        .depth_step = depth_,                                    \
-        .pages = Pages::kMultiplesOf16,                          \
-        .features = kAllFeatures,                                \
-        .pdl = true,                                             \
-        .weight_alignment_bytes = 0,                             \
-        .schedule = Schedule::kPersistent,                       \
-        .tile_keys = sm90_score::kTileKeys,                      \
-        .tile_tokens = tokens_,                                  \
-        .q_box_rows = sm90_score::kColumns,                      \
-        .threads = sm90_score::kThreads,                         \
-        .shared_bytes = sm90_score::kSharedBytes,                \
-        .shared_bytes_decode = sm90_score::shared_bytes(1, 1),   \
-        .shared_bytes_static = 0,                                \
-        .tmem_columns = 0,                                       \
+#define LIDX_SM90_WIDE_ROW(symbol_, heads_, depth_, tokens_)                   \
+    KernelRow{                                                                    \
+        .symbol = #symbol_,                                                       \
+        .source = "sm90_wide",                                                 \
+        .architectures = "sm_90a",                                                \
+        .arithmetic = LIDX_ARITHMETIC_SM90,                                       \
+        .capability_min = 90,                                                     \
+        .capability_max = 90,                                                     \
+        .capability_text = "9.0",                                                 \
+        .operands = Operands::kTensorMaps,                                        \
+        .heads = heads_,                                                          \
+        .depth = depth_,                                                          \
+        .depth_step = depth_,                                                     \
+        .pages = Pages::kMultiplesOf16,                                           \
+        .features = kAllFeatures,                                                 \
+        .pdl = true,                                                              \
+        .weight_alignment_bytes = 0,                                              \
+        .schedule = Schedule::kPersistent,                                        \
+        .tile_keys = sm90_wide::kTileKeys,                                     \
+        .tile_tokens = tokens_,                                                   \
+        .q_box_rows = sm90_wide::kBlockTokens * 8,                             \
+        .q_head_major = true,                                                     \
+        .threads = sm90_wide::kThreads,                                        \
+        .shared_bytes = sizeof(sm90_wide::Tile<heads_>::Shared),               \
+        .shared_bytes_decode = sizeof(sm90_wide::Tile<heads_>::Shared),        \
+        .shared_bytes_static = 0,                                                 \
+        .tmem_columns = 0,                                                        \
+    },
+#define LIDX_SM90_SCORE_ROW(symbol_, heads_, depth_, tokens_)                     \
+    KernelRow{                                                                    \
+        .symbol = #symbol_,                                                       \
+        .source = "sm90_score",                                                   \
+        .architectures = "sm_90a",                                                \
+        .arithmetic = LIDX_ARITHMETIC_SM90,                                       \
+        .capability_min = 90,                                                     \
+        .capability_max = 90,                                                     \
+        .capability_text = "9.0",                                                 \
+        .operands = Operands::kTensorMaps,                                        \
+        .heads = heads_,                                                          \
+        .depth = depth_,                                                          \
+        .depth_step = depth_,                                                     \
+        .pages = Pages::kMultiplesOf16,                                           \
+        .features = kAllFeatures,                                                 \
+        .pdl = true,                                                              \
+        .weight_alignment_bytes = 0,                                              \
+        .schedule = Schedule::kPersistent,                                        \
+        .tile_keys = sm90_score::kTileKeys,                                       \
+        .tile_tokens = tokens_,                                                   \
+        .q_box_rows = sm90_score::kColumns,                                       \
+        .q_head_major = false,                                                    \
+        .threads = sm90_score::kThreads,                                          \
+        .shared_bytes = sm90_score::kSharedBytes,                                 \
+        .shared_bytes_decode = sm90_score::shared_bytes(1, 1),                    \
+        .shared_bytes_static = 0,                                                 \
+        .tmem_columns = 0,                                                        \
     },
 #define LIDX_GENERIC_SCORE_ROW(symbol_, heads_, depth_, tokens_)   \
     KernelRow{                                                     \
@@ -91,6 +122,7 @@ namespace {
         .tile_keys = kTileKeys,                                    \
         .tile_tokens = tokens_,                                    \
         .q_box_rows = 0,                                           \
+        .q_head_major = false,                                     \
         .threads = generic_score::kThreads,                        \
         .shared_bytes = generic_score::kDynamicSharedBytes,        \
         .shared_bytes_decode = generic_score::kDynamicSharedBytes, \
@@ -98,9 +130,11 @@ namespace {
         .tmem_columns = 0,                                         \
     },
 constexpr KernelRow kRows[] = {LIDX_SM100_SCORE_VARIANTS(LIDX_SM100_SCORE_ROW)
-                                   LIDX_SM90_SCORE_VARIANTS(LIDX_SM90_SCORE_ROW)
+                                   LIDX_SM90_WIDE_VARIANTS(LIDX_SM90_WIDE_ROW)
+                                       LIDX_SM90_SCORE_VARIANTS(LIDX_SM90_SCORE_ROW)
                                        LIDX_GENERIC_SCORE_VARIANTS(LIDX_GENERIC_SCORE_ROW)};
 #undef LIDX_SM100_SCORE_ROW
+#undef LIDX_SM90_WIDE_ROW
 #undef LIDX_SM90_SCORE_ROW
 #undef LIDX_GENERIC_SCORE_ROW
 static_assert(sizeof(kRows) == kKernelCount * sizeof(KernelRow), "kernel_table.h counts the same rows");
@@ -131,12 +165,16 @@ std::string pages_text(const KernelRow& row) {
 }
 
 std::string kernel_summaries() {
-    std::string text;
+    std::string text, said;
     for (size_t i = 0; i < kKernelCount; ++i) {
         const KernelRow& row = kRows[i];
         if (i > 0 && std::strcmp(kRows[i - 1].source, row.source) == 0) continue;
+        // A support reason has 512 bytes: what holds for the source before is not said again.
+        const std::string rest =
+            depth_text(row) + ", " + pages_text(row) + ", compute capability " + row.capability_text;
         text += std::string(text.empty() ? "" : "; ") + row.source + " (" + heads_text(row.source) + ", " +
-                depth_text(row) + ", " + pages_text(row) + ", compute capability " + row.capability_text + ")";
+                (rest == said ? "else the same" : rest) + ")";
+        said = rest;
     }
     return text;
 }

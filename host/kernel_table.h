@@ -51,6 +51,7 @@ struct KernelRow {
     int tile_keys;
     int tile_tokens;
     int q_box_rows;  // of the Q tensor map: token-head pairs
+    bool q_head_major;  // Q boxes are tokens of a head beside each other, else heads of a token
     int threads;
     int shared_bytes;         // dynamic
     int shared_bytes_decode;  // dynamic, launches in which no CTA meets a second token tile
@@ -60,7 +61,8 @@ struct KernelRow {
 
 #define LIDX_COUNT_ROW(...) +1
 inline constexpr size_t kKernelCount =
-    0 LIDX_SM100_SCORE_VARIANTS(LIDX_COUNT_ROW) LIDX_SM90_SCORE_VARIANTS(LIDX_COUNT_ROW)
+    0 LIDX_SM100_SCORE_VARIANTS(LIDX_COUNT_ROW) LIDX_SM90_WIDE_VARIANTS(LIDX_COUNT_ROW)
+        LIDX_SM90_SCORE_VARIANTS(LIDX_COUNT_ROW)
         LIDX_GENERIC_SCORE_VARIANTS(LIDX_COUNT_ROW);
 #undef LIDX_COUNT_ROW
 std::span<const KernelRow, kKernelCount> kernel_rows();  // in order of preference

@@ -50,9 +50,15 @@ CUtensorMap encode_k_map(const Driver& driver, const lidx_plan& plan, const void
 
 CUtensorMap encode_q_map(const Driver& driver, const lidx_plan& plan, const void* q) {
     const auto depth = static_cast<cuuint64_t>(plan.params.depth);
-    const auto rows = static_cast<cuuint64_t>(plan.params.view.rows) * static_cast<cuuint64_t>(plan.params.heads);
-    const auto box_rows = static_cast<cuuint32_t>(plan.kernel->q_box_rows);
-    return encode<2>(driver, "q", q, {depth, rows}, {depth}, {static_cast<cuuint32_t>(depth), box_rows});
+    const auto rows = static_cast<cuuint64_t>(plan.params.view.rows);
+    const auto heads = static_cast<cuuint64_t>(plan.params.heads);
+    const auto box_depth = static_cast<cuuint32_t>(depth), box_rows = static_cast<cuuint32_t>(plan.kernel->q_box_rows);
+    if (plan.kernel->q_head_major) {   // [heads, rows, depth], a box of tokens of some heads
+        const auto tokens = static_cast<cuuint32_t>(plan.kernel->tile_tokens);
+        return encode<3>(driver, "q", q, {depth, rows, heads}, {heads * depth, depth},
+                         {box_depth, tokens, box_rows / tokens});
+    }
+    return encode<2>(driver, "q", q, {depth, rows * heads}, {depth}, {box_depth, box_rows});
 }
 
 }  // namespace lidx

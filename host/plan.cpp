@@ -304,10 +304,12 @@ lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device) {
     plan.block[1] = plan.block[2] = 1;
     if (row.schedule == Schedule::kPersistent) {
         plan.grid[0] = static_cast<uint32_t>(sm90_score::grid_ctas(
-            desc.batch, columns_covered, request_tokens(desc), row.tile_tokens, multiprocessors));
+            desc.batch, columns_covered, request_tokens(desc), row.tile_keys, row.tile_tokens, multiprocessors));
         plan.grid[1] = plan.grid[2] = 1;
-        plan.shared_bytes = static_cast<uint32_t>(
-            sm90_score::shared_bytes(request_tokens(desc), row.tile_tokens / sm90_score::kGroups));
+        plan.shared_bytes = static_cast<uint32_t>(row.shared_bytes);
+        if (!row.q_head_major)   // as many Q buffers as its blocks have groups
+            plan.shared_bytes = static_cast<uint32_t>(
+                sm90_score::shared_bytes(request_tokens(desc), row.tile_tokens / sm90_score::kGroups));
         return plan;
     }
     const int64_t tiles = token_tiles(request_tokens(desc), row.tile_tokens);

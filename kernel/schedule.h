@@ -33,11 +33,12 @@ LIDX_HOST_DEVICE constexpr int64_t grid_slices(int64_t base, int64_t sms, int64_
     return slices < 1 ? 1 : slices > kMaxGridYZ ? kMaxGridYZ : slices;
 }
 
-// Keys of one box of the K map. Paged: the most that divide a page (a multiple of 16) and a tile, so that no box
+// Keys of one box of the K map. Paged: the largest power of two that divides a page and a tile, so that no box
 // crosses a page and a tile is a whole number of boxes. Contiguous: one box, as short as the request's buffer.
 LIDX_HOST_DEVICE constexpr int32_t k_box_slots(bool paged, int64_t page_size, int32_t tile_keys) {
     const int64_t fit = paged ? page_size & -page_size : page_size;
-    return fit < tile_keys ? static_cast<int32_t>(fit) : tile_keys;
+    const int32_t most = paged ? tile_keys & -tile_keys : tile_keys;
+    return fit < most ? static_cast<int32_t>(fit) : most;
 }
 
 struct TileRange {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loading warps of the sm_90 kernels. Part of sm90_score.cu and sm90_prefill.cu, which have the pictures and the
+// The loading warps of the sm_90 kernels. Part of sm90_score.cu and sm90_wide.cu, which have the pictures and the
 // hand-overs. T, a kernel's tile, says how large its tiles and blocks are and what its shared memory holds.
 #pragma once
 #include "kernel/live.h"
@@ -55,7 +55,6 @@ struct Loader {
     uint32_t warp, lane;
     int32_t box_slots, slot_shift, boxes;   // keys of a box, log2 (31: all keys of a tile), boxes of a tile
     uint32_t ring = 0, items = 0;
-    bool bad = false;                       // this lane has seen an illegal page id
 };
 template <class T>
 __device__ __forceinline__ Loader make_loader(const ScoreParams& p, const ptx::TensorMap& k_map,
@@ -82,7 +81,8 @@ __device__ __forceinline__ int32_t page_index(const ScoreParams& p, int64_t key)
 
 // The pages of this lane's box, of the batch of tiles that begins at `tile`.
 template <class T>
-__device__ __forceinline__ Place load_place(const ScoreParams& p, Loader& loader, const Pages& pages, int32_t tile) {
+__device__ __forceinline__ Place load_place(const ScoreParams& p, const Loader& loader, const Pages& pages,
+                                            int32_t tile) {
     const int64_t key = box_key<T>(loader, tile);
     if (key >= pages.keys.end || key + loader.box_slots <= pages.keys.begin) return {kDeadPage, kDeadPage};
     Place place{pages.request, pages.request};
@@ -96,7 +96,7 @@ __device__ __forceinline__ Place load_place(const ScoreParams& p, Loader& loader
     }
     if (place.page >= 0 && place.page < p.num_pages && place.scale_page >= 0 && place.scale_page < p.scale_num_pages)
         return place;
-    loader.bad = true;
+    if (p.check_word) ptx::st_relaxed_gpu_global_u32(p.check_word, 1);
     return {kDeadPage, kDeadPage};
 }
 
@@ -278,6 +278,10 @@ __device__ __forceinline__ int32_t hidden(int32_t value) {
     asm volatile("" : "+r"(value));
     return value;
 }
+__device__ __forceinline__ int64_t hidden(int64_t value) {
+    asm volatile("" : "+l"(value));
+    return value;
+}
 
 // Rectangles: requests 32 at a time, one a lane.
 template <class T>
@@ -343,7 +347,6 @@ __device__ __forceinline__ void load_all(const ScoreParams& p, Loader& loader, t
     else load_requests<T>(p, loader, shared);
     if (loader.warp == T::kLoaderWarps - 1)
         load_item<T>(p, loader, shared, {loader.ring, 0, 0, 0, 0, 0, 0, 0}, {0, 0});
-    if (loader.bad && p.check_word) ptx::st_relaxed_gpu_global_u32(p.check_word, 1);
 }
 
 }  // namespace lidx::sm90_score

@@ -70,9 +70,10 @@ struct Consumer {
     uint64_t k_descriptor, q_descriptor;
     float weights[kColumns / 4];   // of columns 8 j + 2 q + e at 2 j + e
     uint32_t buffer;
+    bool plain;                  // fp32 scores and no fill
     int32_t token, tokens;       // the lane's first, of the item's; with 16 heads or fewer it has further ones
     KeyRange sees;               // of the lane's first token
-    int64_t row;                 // of scores: the cell of key 0 of the lane's first token
+    int64_t row;                 // of scores: the cell of key 0 of the lane's first token; plain: its address
     __device__ __forceinline__ uint32_t quad() const { return lane % 4; }
     // The key of a tile whose sum this lane ends up with.
     __device__ __forceinline__ uint32_t key() const { return 16 * warp + lane / 4 + 8 * (quad() / 2); }
@@ -150,8 +151,13 @@ __device__ __forceinline__ Key load_key(const Consumer& self, Shared& shared, ui
 }
 
 // A key that the row sees on a page that must not be read is dead: -inf where the launch fills.
-__device__ __forceinline__ void store(const ScoreParams& p, int64_t row, const KeyRange& sees, const Key& key,
-                                      float sum) {
+__device__ __forceinline__ void store(const ScoreParams& p, bool plain, int64_t row, const KeyRange& sees,
+                                      const Key& key, float sum) {
+    if (plain) {
+        auto* cell = reinterpret_cast<float*>(row) + key.index;
+        if (sees.has(key.index) && key.live) ptx::st_global_f32(cell, ptx::mul_rn_f32(key.scale, sum));
+        return;
+    }
     if (sees.has(key.index) && (key.live || p.fill_columns != 0))
         store_score(p, row + key.index, key.live ? ptx::mul_rn_f32(key.scale, sum) : dead_score());
 }
@@ -173,10 +179,12 @@ __device__ __forceinline__ void store_tokens(const ScoreParams& p, const Consume
         if (i > 0) {
             const int32_t token = self.token + 2 * i;
             sees = token < self.tokens ? load_sees(shared, self.buffer, token) : KeyRange{0, 0};
-            row += 2 * i * p.score_stride;
-            if (p.relative != 0) row += self.sees.begin - sees.begin;
+            const int64_t cell = self.plain ? 4 : 1;
+            row += 2 * i * p.score_stride * cell;
+            if (p.relative != 0) row += (self.sees.begin - sees.begin) * cell;
         }
-        store(p, row, sees, key, quad_sum(self, sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]));
+        store(p, self.plain, row, sees, key,
+              quad_sum(self, sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]));
     }
 }
 
@@ -231,7 +239,7 @@ __device__ __forceinline__ void stretch(const ScoreParams& p, const Consumer& se
             reduce<T>(self, b, sum_b);
         }
         if (T::kGroupTokens == 1)
-            store(p, self.row, self.sees, key_a, quad_sum(self, sum_a[0], sum_a[1], sum_b[0], sum_b[1]));
+            store(p, self.plain, self.row, self.sees, key_a, quad_sum(self, sum_a[0], sum_a[1], sum_b[0], sum_b[1]));
         else if (two) store_tokens<T>(p, self, shared, key_b, sum_b);
         ring += (two ? 2 : 1) * self.step;
         tile_key += (two ? 2 : 1) * step_keys;
@@ -257,6 +265,7 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared
     Consumer self;
     self.warp = warp % 4;
     self.lane = lane;
+    self.plain = p.score_type == FloatType::kFp32 && p.fill_columns == 0;
     const uint32_t warpgroup = warp / 4;
     self.k_descriptor = wgmma_descriptor_k_major_128b(ptx::cvta_to_shared(shared.k).value);
     const auto buffer_groups = static_cast<uint32_t>(T::q_boxes(p.view.max_tokens));
@@ -298,6 +307,7 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared
             if (self.token >= tokens) self.sees = {0, 0};
             self.row = (int64_t{static_cast<int32_t>(item.z)} + self.token) * p.score_stride;
             if (p.relative != 0) self.row -= self.sees.begin;
+            if (self.plain) self.row = reinterpret_cast<int64_t>(static_cast<float*>(p.scores) + self.row);
             if (group_token >= tokens) {   // a fourth group where there are three
                 for (; tiles > 0; --tiles, ring += self.step) {
                     wait(ptx::cvta_to_shared(&shared.k_full[stage_at<T>(ring).index]), stage_at<T>(ring).parity);
@@ -327,6 +337,8 @@ template <class T>
 __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::TensorMap& q_map, const ScoreParams& p) {
     auto& shared = *reinterpret_cast<Shared*>(dynamic_shared);
     const uint32_t thread = ptx::tid_x();
+    ptx::griddepcontrol_launch_dependents();
+    ptx::griddepcontrol_wait();   // what the kernel before wrote is read from here on
     if (thread < kStages) {
         ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_full[thread]), kFullArrivals);
         ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_empty[thread]), kEmptyArrivals);
@@ -340,8 +352,6 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
         ptx::prefetch_tensormap(&k_map);
         ptx::prefetch_tensormap(&q_map);
     }
-    ptx::griddepcontrol_launch_dependents();
-    ptx::griddepcontrol_wait();   // what the kernel before wrote is read from here on
     if (p.view.batch > kWarpBatch || blocks_differ<T>(p)) find_start<T>(p, shared, thread);
     else ptx::bar_sync();
     const uint32_t warp = ptx::shfl_sync_idx(thread / 32, 0, ptx::kFullMask);

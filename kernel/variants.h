@@ -24,6 +24,9 @@
     X(sm100_score_h4_t16, 4, 128, 16)  \
     X(sm100_score_h4_t8, 4, 128, 8)
 
+// X(symbol, heads, depth, tokens): query tokens per block, all of whose heads meet each key tile in one warpgroup.
+#define LIDX_SM90_WIDE_VARIANTS(X) X(sm90_wide_h128, 128, 128, 8)
+
 // X(symbol, heads, depth, tokens): query tokens per block, shared out among four warpgroups.
 #define LIDX_SM90_SCORE_VARIANTS(X) \
     X(sm90_score_h64, 64, 128, 4)   \

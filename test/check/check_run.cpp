@@ -50,7 +50,9 @@ std::string expected_symbol(const Machine& machine, const Inputs& in) {
     const bool tensor_page = page == 0 || page == 16 || page == 32 || page == 64 || page == 128 || page == 256;
     if (machine.compute_capability == 90) {
         if (in.c.depth != 128 || !tensor_page) return "";
-        return heads == 64 ? "sm90_score_h64" : heads == 32 ? "sm90_score_h32" : "";
+        if (heads == 128) return "sm90_wide_h128";
+        if (heads != 64 && heads != 32 && heads != 16 && heads != 8) return "";
+        return "sm90_score_h" + std::to_string(heads);
     }
     if (machine.compute_capability / 10 != 10) return "";
     if (in.c.depth % 64 != 0 || page % 16 != 0) return "generic_score";
@@ -69,6 +71,8 @@ std::string expected_symbol(const Machine& machine, const Inputs& in) {
 }
 
 bool is_sm90(const std::string& symbol) { return symbol.rfind("sm90_", 0) == 0; }
+bool is_sm90_wide(const std::string& symbol) { return symbol.rfind("sm90_wide", 0) == 0; }
+int64_t tile_keys_of(const std::string& symbol) { return is_sm90_wide(symbol) ? 96 : is_sm90(symbol) ? 64 : 128; }
 
 int64_t launch_columns(const Inputs& in) {
     return in.c.engine.fills() ? std::max(in.max_keys, in.score_columns) : in.max_keys;
@@ -90,7 +94,7 @@ int64_t expected_slices(const Machine& machine, const Inputs& in, const Outcome&
 // seed document's grid: (requests, key tiles, slices).
 std::array<uint32_t, 3> expected_grid(const Machine& machine, const Inputs& in, const Outcome& out) {
     if (is_sm90(out.symbol)) {
-        const int64_t units = in.c.batch * ceil_div(launch_columns(in), 64) *
+        const int64_t units = in.c.batch * ceil_div(launch_columns(in), tile_keys_of(out.symbol)) *
                               ceil_div(std::min(in.max_tokens, in.max_rows), out.tile_tokens);
         return {static_cast<uint32_t>(std::min<int64_t>(units, usable_multiprocessors(machine, in))), 1, 1};
     }
@@ -152,12 +156,42 @@ std::optional<Counts> read_counts(const std::string& file) {
     return counts;
 }
 
-// What the persistent CTAs of an sm90 kernel load and multiply: each token block of a request reads each key tile once,
-// and a warpgroup per group of 64 columns multiplies it, four warps in four steps. Q comes once for each run of tiles
-// (weights do not come by TMA); where the runs end depends on the shares, which the kernel's own schedule gives.
 struct Sm90Counts {
     int64_t wgmma = 0, loads = 0, bytes = 0;
 };
+// What the persistent CTAs of sm90_wide load and multiply: every block of eight tokens meets every key tile once, in
+// an MMA of four steps for each eight heads, by four warps. Tiles in the order of the blocks' rows are shared out in
+// equal numbers; Q comes once for each run of a block's tiles in one CTA.
+Sm90Counts sm90_wide_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots) {
+    Sm90Counts counts;
+    const int64_t mmas = in.c.heads / 8;
+    std::vector<int64_t> block_tiles;
+    for (const Request& r : in.requests)
+        for (int token = 0; token < r.tokens; token += 8) block_tiles.push_back(ceil_div(r.keys, 96));
+    const int64_t total = std::accumulate(block_tiles.begin(), block_tiles.end(), int64_t{0});
+    const auto cta_of = [&](int64_t tile) {   // shares of the cost, a tile belongs to the one that it begins in
+        int64_t cta = 0;
+        while (lidx::sm90_score::share_begin(total * mmas, cta + 1, out.grid[0]) <= tile * mmas) ++cta;
+        return cta;
+    };
+    int64_t tile = 0;
+    for (const int64_t tiles : block_tiles) {
+        int64_t before = -1;
+        for (int64_t i = 0; i < tiles; ++i, ++tile) {
+            const int64_t cta = cta_of(tile);
+            const bool new_run = cta != before;
+            before = cta;
+            counts.wgmma += 16 * mmas;
+            counts.loads += boxes + (new_run ? mmas : 0);
+            counts.bytes += (boxes * box_slots + (new_run ? in.c.heads * 8 : 0)) * 128;
+        }
+    }
+    return counts;
+}
+
+// What the persistent CTAs of an sm90_score kernel load and multiply: each token block reads each key tile once, and a
+// warpgroup per group of 64 columns multiplies it, four warps in four steps. Q comes once for each run of tiles
+// (weights do not come by TMA); where the runs end depends on the shares, which the kernel's own schedule gives.
 Sm90Counts sm90_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots) {
     namespace s = lidx::sm90_score;
     Sm90Counts counts;
@@ -218,12 +252,14 @@ std::string compare_counts(const Inputs& in, const Outcome& out, int64_t slices,
         return "";   // other tiles, other shares
     int64_t mma = 0, loads = 0, bytes = 0;
     const int64_t slots = in.page_size != 0 ? in.page_size : in.max_keys;
-    const int64_t tile_keys = is_sm90(out.symbol) ? 64 : 128;
-    const int64_t box_slots = in.page_size != 0 ? std::gcd(slots, tile_keys) : std::min<int64_t>(slots, tile_keys);
+    const int64_t tile_keys = tile_keys_of(out.symbol);
+    const int64_t common = std::gcd(slots, tile_keys);   // of which a box is the largest power of two
+    const int64_t box_slots = in.page_size != 0 ? common & -common : std::min<int64_t>(slots, tile_keys);
     const int64_t boxes = in.page_size != 0 ? tile_keys / box_slots : 1;
     int64_t wgmma = 0;
     if (is_sm90(out.symbol)) {
-        const Sm90Counts counts = sm90_counts(in, out, boxes, box_slots);
+        const Sm90Counts counts = is_sm90_wide(out.symbol) ? sm90_wide_counts(in, out, boxes, box_slots)
+                                                              : sm90_counts(in, out, boxes, box_slots);
         wgmma = counts.wgmma;
         loads = counts.loads;
         bytes = counts.bytes;
@@ -389,7 +425,7 @@ Outcome run_case(const Machine& machine, const Inputs& in, const std::string& st
     if ((info.workspace_bytes != 0) != in.c.check_flag)
         complain("workspace_bytes is " + std::to_string(info.workspace_bytes));
 
-    Upload upload(machine, in, is_sm90(out.symbol) ? 16 : in.c.engine.weight_bf16 ? 2 : 4, info.workspace_bytes);
+    Upload upload(machine, in, in.c.engine.weight_bf16 ? 2 : 4, info.workspace_bytes);
     const lidx_score_args& args = upload.args;
 
     const std::optional<Counts> before = stats_file.empty() ? std::nullopt : read_counts(stats_file);

@@ -97,6 +97,8 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
         desc.heads = heads;
         CHECK(chosen(desc, kH200) == "sm90_score_h" + std::to_string(heads));
     }
+    desc.heads = 128;
+    CHECK(chosen(desc, kH200) == "sm90_wide_h128");
     desc.heads = 64;
     for (const int capability : {80, 86, 89, 120, 121}) CHECK(chosen(desc, {capability, 100}) == "generic_score");
     CHECK(chosen(desc, {75, 40}).empty());
@@ -105,8 +107,8 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
         desc.page_size = page;
         CHECK(chosen(desc, kB200) == "generic_score");
         CHECK(lidx::choose_kernel(desc, kB200).reason ==
-              "sm100_score needs page size a multiple of 16 or contiguous; sm90_score needs compute capability 9.0, "
-              "the device has 10.0");
+              "sm100_score needs page size a multiple of 16 or contiguous; sm90_wide needs compute capability 9.0, "
+              "the device has 10.0; sm90_score needs compute capability 9.0, the device has 10.0");
     }
     for (const int page : {8, 500}) {
         desc.page_size = page;
@@ -130,7 +132,8 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
     desc.depth = 64;
     CHECK(chosen(desc, kB200) == "sm100_score_h64");
     CHECK(lidx::choose_kernel(desc, kH200).reason ==
-          "sm100_score needs compute capability 10.x, the device has 9.0; sm90_score needs depth 128");
+          "sm100_score needs compute capability 10.x, the device has 9.0; sm90_wide needs heads 128; sm90_score needs "
+          "depth 128");
     CHECK(contains(lidx::choose_kernel(desc, {80, 108}).reason,
                    "sm90_score needs compute capability 9.0, the device has 8.0"));
     desc.depth = 128;
@@ -151,10 +154,10 @@ TEST_CASE("plan: no kernel is explained by what exists") {
                        "no kernel serves heads = " + std::to_string(heads) + ", depth = 128, page_size = 64"));
         CHECK(contains(choice.reason,
                        "; there are sm100_score (heads 4, 8, 16, 32, 64, 128, depth a multiple of 64 up to 128, page "
-                       "size a multiple of 16 or contiguous, compute capability 10.x); sm90_score (heads 8, 16, 32, "
-                       "64, depth 128, page size a multiple of 16 or contiguous, compute capability 9.0); "
-                       "generic_score (heads 1 to 128, depth a multiple of 16 up to 128, any page size, compute "
-                       "capability 8.0 or later)"));
+                       "size a multiple of 16 or contiguous, compute capability 10.x); sm90_wide (heads 128, depth "
+                       "128, page size a multiple of 16 or contiguous, compute capability 9.0); sm90_score (heads 8, "
+                       "16, 32, 64, else the same); generic_score (heads 1 to 128, depth a multiple of 16 up to 128, "
+                       "any page size, compute capability 8.0 or later)"));
         CHECK(choice.reason.size() < sizeof(lidx_support::reason));
     }
     desc.heads = 64;
@@ -181,8 +184,8 @@ TEST_CASE("plan: a kernel can be forced") {
     CHECK(unknown.kernel == nullptr);
     CHECK(unknown.forced_unknown);
     CHECK(contains(unknown.reason, "there are sm100_score_{h64, h64_t1, h128, h32, h32_t3, h32_t2, h32_t1, h16, "
-                                   "h16_t4, h16_t2, h8, h8_t8, h8_t4, h4, h4_t16, h4_t8}, sm90_score_{h64, h32, "
-                                   "h16, h8}, generic_score"));
+                                   "h16_t4, h16_t2, h8, h8_t8, h8_t4, h4, h4_t16, h4_t8}, sm90_wide_h128, "
+                                   "sm90_score_{h64, h32, h16, h8}, generic_score"));
     CHECK(unknown.reason.size() < sizeof(lidx_support::reason));
 }
 
@@ -466,7 +469,7 @@ TEST_CASE("plan: the table's rows agree with their launch sizes") {
     for (const lidx::KernelRow& row : lidx::kernel_rows()) {
         CAPTURE(row.symbol);
         CHECK(std::string(row.symbol).rfind(row.source, 0) == 0);
-        CHECK(row.threads == (row.schedule == lidx::Schedule::kPersistent ? 640 : 128));
+        CHECK(row.threads == (row.schedule != lidx::Schedule::kPersistent ? 128 : row.q_head_major ? 512 : 640));
         CHECK(row.q_box_rows <= 256);  // cuTensorMapEncodeTiled: boxDim
         CHECK((row.q_box_rows > 0) == (row.operands == lidx::Operands::kTensorMaps));
         CHECK(row.shared_bytes_decode <= row.shared_bytes);
