@@ -123,6 +123,7 @@ class Checker {
     enum class Order : uint8_t {
         kOrdered,
         kLoose,
+        kWarpgroup,   // a wgmma of another warp of a warpgroup one of whose warps has waited for it
         kReaderFence,
         kNoProxyFence,
         kNoBefore,
@@ -157,6 +158,7 @@ class Checker {
                       uint32_t which) const;
     Order order(const Record& r, const Record& a, uint32_t overlap, const Group& group, bool tmem) const;
     bool foreign_known(const Record& r, uint32_t overlap, const Group& group) const;
+    bool warpgroup_known(const Record& r, const std::vector<uint32_t>& clock) const;
     void touch(RecordPool& pool, uint32_t& head, Record& a, const Group& group, MemorySpace space, uint64_t address,
                bool tmem);
     void touch_shared(uint64_t address, Record& a, const Group& group);

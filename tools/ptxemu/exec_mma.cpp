@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ldmatrix, stmatrix, movmatrix, mma.sync (PTX ISA 9.7.14) and wgmma (9.7.15).
+#include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <cstring>
@@ -330,6 +331,18 @@ bool exec_wgmma_fence(Exec& x, const Insn&, uint32_t mask) {
 bool exec_wgmma_commit(Exec& x, const Insn&, uint32_t mask) {
     if (!converge(x, mask)) return false;
     for (auto& g : x.warp->wgmma_group) ++g;
+    ++x.cta->epoch;   // its warpgroup may wait for it
+    return true;
+}
+// A wgmma-group is the warpgroup's (9.7.15.7.2): it is complete once the part of each of its warps is.
+bool warpgroup_done(const Cta& cta, uint32_t warp, const uint32_t* below) {
+    const size_t first = warp & ~3u, end = std::min<size_t>(first + 4, cta.warps.size());
+    for (size_t w = first; w < end; ++w) {
+        const Warp& peer = cta.warps[w];
+        if (peer.live == 0) continue;
+        if (peer.wgmma_group[0] < below[0]) return false;
+        if (!async_done(cta, peer.index, kFullMask, AsyncKind::kWgmma, AsyncKind::kWgmma, below, false)) return false;
+    }
     return true;
 }
 bool exec_wgmma_wait(Exec& x, const Insn& in, uint32_t mask) {
@@ -337,8 +350,7 @@ bool exec_wgmma_wait(Exec& x, const Insn& in, uint32_t mask) {
     const uint32_t open = x.warp->wgmma_group[0];
     uint32_t below[kLanes];
     for (auto& b : below) b = open > in.imm ? open - static_cast<uint32_t>(in.imm) : 0;
-    if (!async_done(*x.cta, x.warp->index, mask, AsyncKind::kWgmma, AsyncKind::kWgmma, below, false))
-        return block(x, mask, Wait::kAsync);
+    if (!warpgroup_done(*x.cta, x.warp->index, below)) return block(x, mask, Wait::kAsync);
     if (x.checker) [[unlikely]]
         x.checker->groups_waited(x, mask, AsyncKind::kWgmma, AsyncKind::kWgmma, below, false);
     return true;

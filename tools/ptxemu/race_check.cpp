@@ -74,6 +74,17 @@ bool Checker::foreign_known(const Record& r, uint32_t overlap, const Group& grou
     return false;
 }
 
+// Whether some warp of r's warpgroup has waited for its part of the wgmma of which r is a part. All of them execute the
+// same ones in the same order.
+bool Checker::warpgroup_known(const Record& r, const std::vector<uint32_t>& clock) const {
+    const uint32_t cta = r.warp / warps_per_cta_ * warps_per_cta_, first = (r.warp - cta) & ~3u;
+    for (uint32_t w = first; w < std::min(first + 4, warps_per_cta_); ++w) {
+        const uint32_t agent = warps_[cta + w].wgmma;
+        if (agent != 0 && VectorClock::at(clock, agent) >= r.clock) return true;
+    }
+    return false;
+}
+
 Checker::Order Checker::order(const Record& r, const Record& a, uint32_t overlap, const Group& group,
                               bool tmem) const {
     if (r.unit != a.unit) return foreign_known(r, overlap, group) ? Order::kOrdered : Order::kRace;
@@ -108,6 +119,7 @@ Checker::Order Checker::order(const Record& r, const Record& a, uint32_t overlap
         if (r.agent == a.agent && r.kind == a.kind && r.kind != AgentKind::kTmaLoad) return Order::kOrdered;
         if (VectorClock::at(strict, r.agent) >= r.clock) return Order::kOrdered;
         if (VectorClock::at(loose, r.agent) >= r.clock) return Order::kLoose;
+        if (r.kind == AgentKind::kWgmma && warpgroup_known(r, loose)) return Order::kWarpgroup;
         const bool issued = (r.warp == a.warp && (r.lanes & a.lanes) != 0 && r.issue < a.issue) ||
                             thread_known(loose, r.warp, r.lanes, r.issue, kRaw);
         return issued ? Order::kNotWaited : Order::kRace;
@@ -138,7 +150,7 @@ void Checker::touch(RecordPool& pool, uint32_t& head, Record& a, const Group& gr
         for (uint32_t i = head; i != 0; i = pool[i].next) {
             const Record& r = pool[i];
             const uint32_t overlap = r.parts & a.parts;
-            if (overlap != 0 && !(r.flags & Record::kWrite) && order(r, a, overlap, group, tmem) <= Order::kLoose)
+            if (overlap != 0 && !(r.flags & Record::kWrite) && order(r, a, overlap, group, tmem) <= Order::kWarpgroup)
                 seen |= overlap;
         }
     }
@@ -789,6 +801,13 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
             f.what += "; only the convergence of a warp orders the two (shfl, vote, elect and .aligned instructions "
                       "order no memory)";
             f.would_order = "bar.warp.sync";
+            break;
+        case Order::kWarpgroup:
+            f.code = "wgmma-by-warpgroup";
+            f.severity = Severity::kWarning;
+            f.what += ", and only another warp of that warpgroup has waited for it: a wgmma-group is the warpgroup's, "
+                      "yet the manual lets a wait speak for the executing thread";
+            f.would_order = "a hand-over from every warp of the warpgroup, behind its own wgmma.wait_group";
             break;
         case Order::kReaderFence:
             f.code = "proxy-fence-by-reader";
