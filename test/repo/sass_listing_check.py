@@ -68,6 +68,68 @@ class Listing(unittest.TestCase):
         self.assertEqual(dict(counts["second"]), {"STL": 1, "EXIT": 1})
 
 
+# Two loops, one in the other, the inner one with the multiply-adds; one more that only waits.
+LOOPS = """
+	.section	.text.score_h4,"ax",@progbits
+.text.score_h4:
+        /*0000*/                   LDC R1, c[0x0][0x37c] ;
+.L_x_0:
+        /*0010*/                   SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4], R2 ;
+        /*0020*/              @!P0 BRA `(.L_x_0) ;
+.L_x_1:
+        /*0030*/                   MUFU.RCP R3, R3 ;
+        /*0040*/                   ISETP.NE.AND P1, PT, R3, RZ, PT ;
+.L_x_2:
+        /*0050*/                   QGMMA.64x64x32.F32.E4M3.E4M3 R24, gdesc[UR8], RZ, !UPT ;
+        /*0060*/                   FFMA R4, R5, R6, R4 ;
+        /*0070*/                   FFMA2 R4, R5.F32x2.HI_LO, R6.F32x2.HI_LO, R4.F32x2.HI_LO ;
+        /*0080*/                   FMNMX R7, RZ, R7, !PT ;
+        /*0090*/               @P2 BRA `(.L_x_3) ;
+        /*00a0*/                   UIADD3 UR4, UPT, UPT, UR4, 0x1, URZ ;
+        /*00b0*/                   LDS R8, [R9] ;
+.L_x_3:
+        /*00c0*/                   XYZZY R8 ;
+        /*00d0*/               @P1 BRA `(.L_x_2) ;
+        /*00e0*/               @P0 BRA `(.L_x_1) ;
+        /*00f0*/                   EXIT ;
+.L_x_4:
+        /*0100*/                   BRA `(.L_x_4);
+        /*0110*/                   NOP;
+"""
+
+
+class Loops(unittest.TestCase):
+    def setUp(self):
+        self.listing = sass_listing.read_listing(LOOPS)["score_h4"]
+
+    def test_the_innermost_loop_with_the_reduction(self):
+        counts = sass_listing.hot_loop(*self.listing)
+        self.assertEqual(dict(counts), {"QGMMA": 1, "FFMA": 1, "FFMA2": 1, "FMNMX": 1, "BRA": 2, "UIADD3": 1, "LDS": 1,
+                                        "XYZZY": 1})
+        self.assertEqual(sass_listing.loop_quantities(counts), {
+            "loop.total": 9, "loop.tensor": 1, "loop.lsu": 1, "loop.branch": 2, "loop.uniform": 1, "loop.fma": 2,
+            "loop.alu": 1, "loop.other": 1})
+
+    def test_no_loop(self):
+        for function in ("first", "second"):   # which jump forward, and only wait
+            self.assertIsNone(sass_listing.hot_loop(*sass_listing.read_listing(LISTING)[function]))
+
+    def test_clocks(self):
+        # 32 lanes x (1 + 2) elements of 4 heads: 24 pairs. fma: 1 + 2 quarters; alu: a half; lsu: 1; issue: 9 quarters.
+        clocks = sass_listing.clocks_per_pair(sass_listing.hot_loop(*self.listing), 4, 90)
+        self.assertEqual(clocks, {"tensor": 2 * 4 * 128 / 8192, "issue": 2.25 / 24, "fma": 0.75 / 24, "alu": 0.5 / 24,
+                                  "lsu": 1 / 24})
+        self.assertEqual(sass_listing.clocks_per_pair(sass_listing.hot_loop(*self.listing), 4, 80), {})
+
+    def test_pipes(self):
+        for pipe, opcodes in (("tensor", "QGMMA UTCQMMA HMMA"), ("lsu", "LDG LDS STG UTMALDG LDTM SYNCS SHFL LDC"),
+                              ("uniform", "UIADD3 R2UR LDCU CREDUX ULOP3"), ("fma", "FFMA FFMA2 FADD IMAD FMUL2"),
+                              ("alu", "FMNMX ISETP LOP3 LEA MOV SEL"), ("branch", "BRA BSYNC WARPGROUP NOP EXIT"),
+                              ("other", "FFMA3 XYZZY")):
+            for opcode in opcodes.split():
+                self.assertEqual(sass_listing.pipe_of(opcode), pipe, opcode)
+
+
 class Limits(unittest.TestCase):
     KERNELS = {("a.cubin", "k"): {"registers": 40, "UTCQMMA": 4, "STL": 0}}
 
