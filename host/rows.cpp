@@ -39,7 +39,7 @@ RowView make_view(const RowFields& fields, int64_t keys_limit, int64_t window_li
     RowView view = {};
     view.batch = fields.batch;
     view.rows = fields.max_rows;
-    view.max_tokens = std::min(fields.max_tokens, fields.max_rows);   // no request has more tokens than there are rows
+    view.max_tokens = fields.max_tokens;
     view.keys_limit = static_cast<int32_t>(keys_limit);
     view.window_limit = static_cast<int32_t>(std::min(keys_limit, window_limit));
     view.compress_ratio = std::max(fields.compress_ratio, 1);

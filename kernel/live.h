@@ -18,6 +18,11 @@ struct RequestRows {
     int32_t all;       // rows that the row map gives the request: a causal row counts back from the last of these
 };
 
+// No request has more: max_tokens, or all rows there are.
+LIDX_HOST_DEVICE constexpr int32_t most_tokens(const RowView& v) {
+    return v.max_tokens < v.rows ? v.max_tokens : v.rows;
+}
+
 LIDX_HOST_DEVICE constexpr RequestRows clamp_rows(const RowView& v, int64_t begin, int64_t end) {
     const int64_t first = clamp(begin, 0, v.rows);
     const int64_t all = clamp(end, first, v.rows) - first;

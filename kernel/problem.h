@@ -29,7 +29,7 @@ struct RowView {
     const void* ends;               // kWindow: [rows], one past the last keys; else null
     int32_t batch;                  // requests
     int32_t rows;                   // rows that q and scores hold: whatever the row map says is clamped to it
-    int32_t max_tokens;             // tokens of a request are clamped to it; kFixed: they are as many
+    int32_t max_tokens;             // tokens of a request are clamped to it; kFixed: their number, perhaps above rows
     int32_t keys_limit;             // keys of a request are clamped to it: max_keys, or the block tables' width
     int32_t window_limit;           // keys of a row are clamped to it: keys_limit, or the columns of relative scores
     int32_t compress_ratio;         // tokens per key, 1 or more

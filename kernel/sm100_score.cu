@@ -39,7 +39,7 @@
 //     s_full      tcgen05.commit -> all: S is complete; so the MMA has read K and its Q buffer, which may go.
 //     meet        all -> issuer: every warp has drained S (wait::ld), the stage may be overwritten;
 //                 all -> all: tile n - 1's share has been read, tile n's is in place.
-//     hull        all -> all, once a unit where rows see different keys: what each warp's rows see (bar.sync).
+//     hull        all -> all, once a unit with rows where these see different keys: what each warp's see (bar.sync).
 // The next unit of a launch with a limit of CTAs goes on with the same barriers, one phase further.
 //
 // Budget of a 128 x 128 tile (clocks per SM; docs/kernel-sm100.md): MMA 256; FMA pipe 192 (64 FFMA2, 16 FADD2, 16 FMUL2
@@ -224,9 +224,9 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
     const Thread self{index, ptx::shfl_sync_idx(index / 32, 0, ptx::kFullMask), index % 32};
     Progress progress;
     Units units = find_units(p);
-    uint32_t round = 0;
+    uint32_t hulls = 0;
     do {
-        const Work work = find_work<T>(p, units.unit(p), self, round++, shared);
+        const Work work = find_work<T>(p, units.unit(p), self, hulls, shared);
         fill_columns(p, work, self);
         if (!work.empty()) score_unit<T>(p, &k_map, &q_map, work, self, progress, shared);
     } while (units.next());

@@ -65,10 +65,10 @@ __device__ __forceinline__ KeyRange in_tile(const KeyRange& keys, int32_t key_be
     return {begin, end};
 }
 
-// Rows with keys of their own: all threads look at the slice's rows, and every thread gets the answer. `turn` counts
-// the calls: a warp may still read the last answer while others write this one.
+// Rows with keys of their own: all threads look at the slice's rows, and every thread gets the answer. `hulls` counts
+// the answers, not the units, some of which need none: a warp may still read the last one while others write this one.
 template <class T>
-__device__ __forceinline__ void narrow_to_rows(const ScoreParams& p, const Thread& self, uint32_t turn, Work& work,
+__device__ __forceinline__ void narrow_to_rows(const ScoreParams& p, const Thread& self, uint32_t& hulls, Work& work,
                                                typename T::SharedLayout& shared) {
     int32_t begin = INT32_MAX, end = 0, first = INT32_MAX, last = -1;
     for (auto token = work.token_begin + static_cast<int32_t>(self.index); token < work.token_end; token += kThreads) {
@@ -86,25 +86,26 @@ __device__ __forceinline__ void narrow_to_rows(const ScoreParams& p, const Threa
     first = ptx::redux_sync_min_s32(first, ptx::kFullMask);
     last = ptx::redux_sync_max_s32(last, ptx::kFullMask);
     if (self.lane == 0)
-        ptx::st_shared_v4_u32(ptx::cvta_to_shared(&shared.hull[turn & 1][self.warp]),
+        ptx::st_shared_v4_u32(ptx::cvta_to_shared(&shared.hull[hulls & 1][self.warp]),
                               {static_cast<uint32_t>(begin), static_cast<uint32_t>(end), static_cast<uint32_t>(first),
                                static_cast<uint32_t>(last)});
     ptx::bar_sync();
 #pragma unroll
     for (int warp = 0; warp < kThreads / 32; ++warp) {
-        const ptx::U32x4 other = ptx::ld_shared_v4_u32(ptx::cvta_to_shared(&shared.hull[turn & 1][warp]));
+        const ptx::U32x4 other = ptx::ld_shared_v4_u32(ptx::cvta_to_shared(&shared.hull[hulls & 1][warp]));
         begin = static_cast<int32_t>(other.x) < begin ? static_cast<int32_t>(other.x) : begin;
         end = static_cast<int32_t>(other.y) > end ? static_cast<int32_t>(other.y) : end;
         first = static_cast<int32_t>(other.z) < first ? static_cast<int32_t>(other.z) : first;
         last = static_cast<int32_t>(other.w) > last ? static_cast<int32_t>(other.w) : last;
     }
+    ++hulls;
     work.keys = {begin, end};
     work.tile_begin = last < 0 ? 0 : first / T::kTokens;
     work.tile_end = last < 0 ? 0 : last / T::kTokens + 1;
 }
 
 template <class T>
-__device__ __forceinline__ Work find_work(const ScoreParams& p, const Unit& unit, const Thread& self, uint32_t turn,
+__device__ __forceinline__ Work find_work(const ScoreParams& p, const Unit& unit, const Thread& self, uint32_t& hulls,
                                           typename T::SharedLayout& shared) {
     Work work;
     work.request = static_cast<int32_t>(unit.request);
@@ -118,7 +119,7 @@ __device__ __forceinline__ Work find_work(const ScoreParams& p, const Unit& unit
     work.keys = {0, 0};
     if (work.token_begin >= work.token_end) return work;
     if (p.view.visibility != Visibility::kRequestLength) {
-        narrow_to_rows<T>(p, self, turn, work, shared);
+        narrow_to_rows<T>(p, self, hulls, work, shared);
         return work;
     }
     // The last row sees most, and what a row sees, the rows after it do.

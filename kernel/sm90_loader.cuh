@@ -153,7 +153,8 @@ __device__ __forceinline__ void load_item(const ScoreParams& p, const Loader& lo
         return;
     }
     const auto boxes = static_cast<int32_t>(T::q_boxes(item.tokens));
-    const auto first = ptx::cvta_to_shared(shared.q[buffer * static_cast<uint32_t>(T::q_boxes(p.view.max_tokens))]);
+    const auto buffer_boxes = static_cast<uint32_t>(T::q_boxes(most_tokens(p.view)));
+    const auto first = ptx::cvta_to_shared(shared.q[buffer * buffer_boxes]);
     ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(boxes * kQBoxBytes));
     for (int32_t box = 0; box < boxes; ++box) {
         const ptx::SharedAddr box_to = first + static_cast<uint32_t>(box * kQBoxBytes);

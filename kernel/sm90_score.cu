@@ -268,7 +268,7 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared
     self.plain = p.score_type == FloatType::kFp32 && p.fill_columns == 0;
     const uint32_t warpgroup = warp / 4;
     self.k_descriptor = wgmma_descriptor_k_major_128b(ptx::cvta_to_shared(shared.k).value);
-    const auto buffer_groups = static_cast<uint32_t>(T::q_boxes(p.view.max_tokens));
+    const auto buffer_groups = static_cast<uint32_t>(T::q_boxes(most_tokens(p.view)));
     uint32_t before = 0;   // groups of the last item
 #pragma unroll 1
     for (uint32_t items = 0;; ++items) {

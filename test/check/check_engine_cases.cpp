@@ -148,6 +148,9 @@ std::vector<Case> engine_cases() {
                  "/b3/n130/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s",
              "ids,causal", "next_n=uneven-" + std::to_string(tokens));
     }
+    // Fewer rows than one request has tokens: these still count from its last.
+    for (const char* words : {"fixed,causal", "fixed,causal,fill0,sms1"})
+        cell("auto/h64/d128/t3/b1/n200/p64/block-split/pad0/gap0/lattice/overrun/nocheck/guard/s", words, "rows=cut");
     cell("auto/h64/d128/t2/b3/n500/p64/block-split/pad0/gap0/lattice/slack/nocheck/tight/s", "", "table-poison");
     cell("auto/h64/d128/t2/b3/n500/p64/block-split/pad0/gap0/lattice/plain/nocheck/tight/s", "", "table-exact-width");
     cell("auto/h64/d128/t2/b3/n500/p64/block-split/pad208/gap0/lattice/plain/nocheck/guard/s", "", "page-stride");
@@ -210,6 +213,14 @@ std::vector<Case> sm100_engine_cases() {
              "causal,sms3",
              "sm100_score_h16_t4/h16/d128/t200/b3/n260/p112/split-pool/pad0/gap0/normal/ragged/nocheck/tight/s3705/"
              "fixed,causal,r4,i64",
+             // One CTA for requests without rows between others whose windows are elsewhere: three of the seeds at
+             // which warps once took each other's hulls for the next.
+             "sm100_score_h64/h64/d128/t2/b7/n500/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s19/"
+             "ids,window,sms1",
+             "sm100_score_h64/h64/d128/t2/b7/n500/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s22/"
+             "ids,window,sms1",
+             "sm100_score_h64/h64/d128/t2/b7/n500/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s27/"
+             "ids,window,sms1",
          })
         add(&cases, name);
     return cases;

@@ -7,6 +7,7 @@
 
 #include "host/plan.h"
 #include "host/status.h"
+#include "kernel/live.h"
 
 namespace {
 
@@ -76,7 +77,8 @@ TEST_CASE("plan: a request has no more tokens than there are rows") {
     desc.max_rows = 3;
     const lidx_plan plan = lidx::make_plan(desc, kB200);
     CHECK(std::string(plan.kernel->symbol) == "sm100_score_h32_t3");
-    CHECK(plan.params.view.max_tokens == 3);
+    CHECK(lidx::most_tokens(plan.params.view) == 3);
+    CHECK(plan.params.view.max_tokens == INT32_MAX);   // LIDX_ROWS_FIXED counts in these
     CHECK(plan.grid[2] == 1);
 }
 
