@@ -104,9 +104,17 @@ void release(Cta& cta, uint32_t address, uint32_t columns) {
 // alloc and dealloc of .cta_group::2: a warp of either CTA posts its call; the second one carries out both, if the
 // columns are there. True: done, *address holds what this CTA was given.
 bool pair_call(Exec& x, PairCall call, uint32_t* address) {
-    Cta &own = *x.cta, &peer = peer_of(x, -1);
+    Cta& own = *x.cta;
     PairCall& mine = own.pair_call;
     if (mine.state != PairCall::State::kNone && mine.warp != x.warp->index) return false;   // another warp's is pending
+    const auto done = [&] {
+        *address = mine.address;
+        mine.state = PairCall::State::kNone;
+        ++own.epoch;
+        return true;
+    };
+    if (mine.state == PairCall::State::kDone) return done();   // by the peer, which may have exited since
+    Cta& peer = peer_of(x, -1);
     if (mine.state == PairCall::State::kNone) {
         mine = call;
         mine.state = PairCall::State::kPosted;
@@ -140,11 +148,7 @@ bool pair_call(Exec& x, PairCall call, uint32_t* address) {
         mine.state = other.state = PairCall::State::kDone;
         ++peer.epoch;
     }
-    if (mine.state != PairCall::State::kDone) return false;
-    *address = mine.address;
-    mine.state = PairCall::State::kNone;
-    ++own.epoch;
-    return true;
+    return mine.state == PairCall::State::kDone && done();
 }
 
 // slot 0: where the address goes (shared), 1: columns.
