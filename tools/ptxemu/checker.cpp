@@ -142,10 +142,13 @@ void Checker::release(VectorClock& to, uint32_t warp, uint32_t mask) {
     ++w.time;
 }
 
-// .relaxed hands over nothing but what tcgen05.fence has readied (9.7.16.6.4).
-void Checker::release_tmem(VectorClock& to, uint32_t warp, uint32_t mask) {
+// .relaxed hands over what a fence has readied: of any kind (8.8), of mbarrier.init (9.7.13.4), tcgen05.fence
+// (9.7.16.6.4).
+void Checker::release_fenced(VectorClock& to, uint32_t warp, uint32_t mask) {
     for (const Group& g : warps_[warp].groups) {
         if (!(g.lanes & mask)) continue;
+        if (g.released) to.join(*g.released);
+        for (uint32_t f : fenceable_) to.raise(f + kInitFence, VectorClock::at(g.clock.strict, f + kInitFence));
         for (uint32_t t : tmem_agents_)
             for (uint32_t i = t; i < t + kPerTmem; ++i) to.raise(i, VectorClock::at(g.clock.strict, i));
     }
@@ -155,8 +158,11 @@ void Checker::acquire(uint32_t warp, uint32_t mask, const VectorClock& from) {
     each_group(warp, mask, [&](Group& g) { g.clock.join(from); });
 }
 
-void Checker::acquire_tmem(uint32_t warp, uint32_t mask, const VectorClock& from) {
+void Checker::acquire_fenced(uint32_t warp, uint32_t mask, const VectorClock& from) {
     each_group(warp, mask, [&](Group& g) {
+        auto observed = std::make_shared<VectorClock>(from);   // a fence.acquire behind it brings the rest
+        if (g.observed) observed->join(*g.observed);
+        g.observed = std::move(observed);
         for (uint32_t t : tmem_agents_)
             for (uint32_t i = t; i < t + kPerTmem; ++i) g.clock.raise(i, VectorClock::at(from.strict, i));
     });
@@ -241,7 +247,7 @@ void Checker::barrier_next(Cta& cta, uint32_t id) { barriers_[cta.rank * 16 + id
 
 void Checker::cluster_arrive(Exec& x, uint32_t mask, bool hands_over) {
     if (hands_over) release(cluster_barrier_[0], warp_of(x), mask);
-    else release_tmem(cluster_barrier_[0], warp_of(x), mask);
+    else release_fenced(cluster_barrier_[0], warp_of(x), mask);
 }
 void Checker::cluster_next() {
     cluster_barrier_[1].join(cluster_barrier_[0]);
@@ -417,7 +423,7 @@ void Checker::mbarrier_arrive(Exec& x, uint32_t mask, const uint32_t* at, bool h
         own(mine, warp, same, kRaw);
         VectorClock::join(b.arriving, mine.loose);
         if (hands_over) release(b.current, warp, same);
-        else release_tmem(b.current, warp, same);
+        else release_fenced(b.current, warp, same);
     }
 }
 
@@ -436,7 +442,7 @@ void Checker::mbarrier_waited(Exec& x, uint32_t mask, const uint32_t* at, bool a
         });
         Mbarrier& b = mbarrier(address);
         if (acquires) acquire(warp, same, b.completed);
-        else acquire_tmem(warp, same, b.completed);
+        else acquire_fenced(warp, same, b.completed);
         for (Waiter& old : b.waiters)
             if (old.warp == warp) old.lanes &= ~same;
         std::erase_if(b.waiters, [](const Waiter& old) { return old.lanes == 0; });

@@ -80,6 +80,9 @@ class Checker {
     void groups_waited(Exec& x, uint32_t mask, AsyncKind first, AsyncKind last, const uint32_t* below, bool read_only);
     void tmem_waited(Exec& x, bool load);
     void allocated(Exec& x, uint32_t column, uint32_t columns);
+    // By both CTAs of a pair together, the other one in peer_warp.
+    void allocated_in_pair(Exec& x, Cta& peer, uint32_t peer_warp, uint32_t column, uint32_t peer_column,
+                           uint32_t columns);
     void deallocated(Exec& x, uint32_t column, uint32_t columns);
 
   private:
@@ -150,9 +153,9 @@ class Checker {
     void each_group(uint32_t warp, uint32_t mask, F f);
     void own(VectorClock& clock, uint32_t warp, uint32_t lanes, uint32_t which);
     void release(VectorClock& to, uint32_t warp, uint32_t mask);
-    void release_tmem(VectorClock& to, uint32_t warp, uint32_t mask);
+    void release_fenced(VectorClock& to, uint32_t warp, uint32_t mask);
     void acquire(uint32_t warp, uint32_t mask, const VectorClock& from);
-    void acquire_tmem(uint32_t warp, uint32_t mask, const VectorClock& from);
+    void acquire_fenced(uint32_t warp, uint32_t mask, const VectorClock& from);
     void merge(uint32_t warp, uint32_t mask);
     bool thread_known(const std::vector<uint32_t>& clock, uint32_t warp, uint32_t lanes, uint32_t time,
                       uint32_t which) const;
@@ -172,6 +175,8 @@ class Checker {
     Record record_of(const Exec& x, uint32_t warp, uint32_t lanes) const;
     VectorClock export_clock(uint32_t warp, uint32_t lanes);
     Mbarrier& mbarrier(uint32_t address) { return mbarriers_[address]; }
+    void allocated(Exec& x, Cta& cta, uint32_t warp, uint32_t column, uint32_t columns);
+    void know_allocation(uint32_t warp, uint32_t of);
     void wgmma_registers(Exec& x, const AsyncOp& op, uint32_t count);
     void swizzle_alignment(uint32_t pc, uint32_t address, uint32_t span, const Record& a);
     void conflict(const Record& r, const Record& a, Order order, MemorySpace space, uint64_t address, uint32_t overlap,

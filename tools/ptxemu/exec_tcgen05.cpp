@@ -141,6 +141,8 @@ bool pair_call(Exec& x, PairCall call, uint32_t* address) {
             }
             mine.address = static_cast<uint32_t>(column);
             other.address = static_cast<uint32_t>(column_there);
+            if (x.checker) [[unlikely]]
+                x.checker->allocated_in_pair(x, peer, other.warp, mine.address, other.address, mine.columns);
         } else {
             release(own, mine.address, mine.columns);
             release(peer, mine.address, mine.columns);
@@ -173,7 +175,7 @@ bool exec_alloc(Exec& x, const Insn& in, uint32_t mask) {
     if (x.definedness) x.definedness->tmem_allocated(address, columns, dst - x.cta->shared_base);
     if (x.checker) [[unlikely]] {
         x.checker->data_of(x, mask, dst, 4, true);
-        x.checker->allocated(x, address, columns);
+        if (!(in.aux & kPairBit)) x.checker->allocated(x, address, columns);
     }
     return true;
 }

@@ -125,14 +125,16 @@ Checker::Order Checker::order(const Record& r, const Record& a, uint32_t overlap
         return issued ? Order::kNotWaited : Order::kRace;
     }
     const bool program = same_lanes(a.width == 0 ? a.lanes : a.lanes_of(overlap));
-    if (!program && !thread_known(loose, r.warp, lanes, r.clock, kRaw)) return Order::kRace;
+    const bool fenced = r.flags & Record::kInit && thread_known(loose, r.warp, lanes, r.clock, kInitFence);
+    if (!program && !fenced && !thread_known(loose, r.warp, lanes, r.clock, kRaw)) return Order::kRace;
     if (a.flags & Record::kAsync && r.flags & Record::kWrite && !(r.flags & Record::kBarrier)) {
-        const bool init = r.flags & Record::kInit && thread_known(loose, r.warp, lanes, r.clock, kInitFence);
-        if (!init && !thread_known(loose, r.warp, lanes, r.clock, kFenced)) {
+        if (!fenced && !thread_known(loose, r.warp, lanes, r.clock, kFenced)) {
             return thread_known(loose, r.warp, lanes, r.clock, kAnyFence) ? Order::kReaderFence : Order::kNoProxyFence;
         }
     }
-    return program || thread_known(strict, r.warp, lanes, r.clock, kRaw) ? Order::kOrdered : Order::kLoose;
+    const bool ordered = program || thread_known(strict, r.warp, lanes, r.clock, kRaw) ||
+                         (fenced && thread_known(strict, r.warp, lanes, r.clock, kInitFence));
+    return ordered ? Order::kOrdered : Order::kLoose;
 }
 
 void Checker::touch(RecordPool& pool, uint32_t& head, Record& a, const Group& group, MemorySpace space,
@@ -637,8 +639,7 @@ void Checker::swizzle_alignment(uint32_t pc, uint32_t address, uint32_t span, co
     worker_->report_finding(std::move(f));
 }
 
-void Checker::allocated(Exec& x, uint32_t column, uint32_t columns) {
-    const uint32_t warp = warp_of(x);
+void Checker::allocated(Exec& x, Cta& cta, uint32_t warp, uint32_t column, uint32_t columns) {
     WarpState& w = warps_[warp];
     if (w.alloc == 0) w.alloc = tmem_agent();
     const uint32_t count = VectorClock::at(counts_, w.alloc) + 1;
@@ -648,12 +649,31 @@ void Checker::allocated(Exec& x, uint32_t column, uint32_t columns) {
     a.clock = count;
     a.kind = AgentKind::kTmemAlloc;
     a.flags = Record::kWrite;
-    for (uint32_t q = 0; q < 4; ++q) tmem_range(*x.cta, q, kFullMask, column, columns, a, w.groups[0]);
-    for (Group& g : w.groups) {   // synchronous: nothing to wait for, nothing to fence before
-        for (uint32_t i = 0; i < kPerTmem; ++i) g.clock.raise(w.alloc + i, count);
-        VectorClock::raise(g.tmem, w.alloc, count);
-    }
+    for (uint32_t q = 0; q < 4; ++q) tmem_range(cta, q, kFullMask, column, columns, a, w.groups[0]);
+    know_allocation(warp, warp);
     ++w.time;
+}
+
+// Synchronous: nothing to wait for, nothing to fence before.
+void Checker::know_allocation(uint32_t warp, uint32_t of) {
+    const uint32_t agent = warps_[of].alloc, count = VectorClock::at(counts_, agent);
+    for (Group& g : warps_[warp].groups) {
+        for (uint32_t i = 0; i < kPerTmem; ++i) g.clock.raise(agent + i, count);
+        VectorClock::raise(g.tmem, agent, count);
+    }
+}
+
+void Checker::allocated(Exec& x, uint32_t column, uint32_t columns) {
+    allocated(x, *x.cta, warp_of(x), column, columns);
+}
+
+void Checker::allocated_in_pair(Exec& x, Cta& peer, uint32_t peer_warp, uint32_t column, uint32_t peer_column,
+                                uint32_t columns) {
+    const uint32_t here = warp_of(x), there = warp_of(peer, peer_warp);
+    allocated(x, *x.cta, here, column, columns);
+    allocated(x, peer, there, peer_column, columns);
+    know_allocation(here, there);
+    know_allocation(there, here);
 }
 
 void Checker::deallocated(Exec& x, uint32_t column, uint32_t columns) {
