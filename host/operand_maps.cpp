@@ -40,11 +40,13 @@ CUtensorMap encode(const Driver& driver, const char* what, const void* base, con
 
 CUtensorMap encode_k_map(const Driver& driver, const lidx_plan& plan, const void* k_base) {
     const auto depth = static_cast<cuuint64_t>(plan.params.depth);
-    const auto slots = static_cast<cuuint64_t>(plan.params.page_size);
+    // Contiguous without keys: FILL still launches. No box is loaded, but a map cannot be empty.
+    const auto slots = static_cast<cuuint64_t>(std::max(plan.params.page_size, 1));
+    const auto stride = std::max(static_cast<cuuint64_t>(plan.params.k_page_stride), slots * depth);
     const auto box_slots =
-        static_cast<cuuint32_t>(k_box_slots(!plan.contiguous, plan.params.page_size, plan.kernel->tile_keys));
+        static_cast<cuuint32_t>(k_box_slots(!plan.contiguous, static_cast<int32_t>(slots), plan.kernel->tile_keys));
     return encode<3>(driver, "k", k_base, {depth, slots, static_cast<cuuint64_t>(plan.params.num_pages)},
-                     {depth, static_cast<cuuint64_t>(plan.params.k_page_stride)},
+                     {depth, stride},
                      {static_cast<cuuint32_t>(depth), box_slots, 1});
 }
 

@@ -232,9 +232,10 @@ typedef struct lidx_support {
 LIDX_API lidx_status lidx_supports(lidx_context *ctx, const lidx_score_desc *desc, lidx_support *support);
 
 /* Makes a plan. desc and its strings need not outlive the call. batch, max_rows, max_tokens or max_keys of 0 make a
- * plan whose enqueue launches nothing. LIDX_ERR_VALUE or LIDX_ERR_ALIGNMENT: a field outside its limits, or a forced
- * kernel that does not exist; LIDX_ERR_UNSUPPORTED: no kernel, or not the forced one, serves the shape on this device.
- * On failure *out is untouched. Calls no driver function. */
+ * plan whose enqueue launches nothing (max_keys of 0 with LIDX_FLAG_FILL: nothing but the fill of score_columns).
+ * LIDX_ERR_VALUE or LIDX_ERR_ALIGNMENT: a field outside its limits, or a forced kernel that does not exist;
+ * LIDX_ERR_UNSUPPORTED: no kernel, or not the forced one, serves the shape on this device. On failure *out is
+ * untouched. Calls no driver function. */
 LIDX_API lidx_status lidx_plan_create(lidx_context *ctx, const lidx_score_desc *desc, lidx_plan **out);
 LIDX_API void lidx_plan_destroy(lidx_plan *plan);
 

@@ -189,6 +189,49 @@ void use_keys(Fuzzer& f, lidx_context* ctx) {
     good(f, "lidx_query_enqueue", ctx, lidx_query_enqueue(ctx, f.chance(40) ? nullptr : &query, f.device()));
 }
 
+void use_topk(Fuzzer& f, lidx_context* ctx) {
+    const auto integers = [&] { return static_cast<int32_t*>(f.device()); };
+    lidx_topk_desc desc;
+    lidx_topk_desc_init(&desc);
+    constexpr int64_t kKeys[] = {1000, 100, 65536, 131072, 1 << 20};
+    constexpr int32_t kWanted[] = {512, 1, 100, 2048, 4096};
+    desc.batch = 2, desc.max_rows = 8, desc.max_tokens = 4;
+    desc.max_keys = desc.score_stride = kKeys[f.rng.below(std::size(kKeys))];
+    desc.k = kWanted[f.rng.below(std::size(kWanted))];
+    desc.row_map = static_cast<int32_t>(f.rng.below(3)), desc.visibility = static_cast<int32_t>(f.rng.below(3));
+    desc.length_type = static_cast<int32_t>(f.rng.below(2)), desc.score_type = static_cast<int32_t>(f.rng.below(2));
+    desc.index_kind = static_cast<int32_t>(f.rng.below(4)), desc.sort = static_cast<int32_t>(f.rng.below(2));
+    if (desc.index_kind == LIDX_INDEX_PHYSICAL) desc.page_size = 64, desc.block_table_stride = 70;
+    if (f.chance(3)) desc.forced_first = 4, desc.forced_last = 64;
+    if (f.chance(3)) desc.flags = LIDX_FLAG_RELATIVE_COLUMNS | LIDX_FLAG_PDL;
+    f.mutate(desc);
+    const lidx_topk_desc* any_desc = f.chance(40) ? nullptr : &desc;
+    size_t bytes = 0;
+    good(f, "lidx_topk_workspace_bytes", ctx,
+         lidx_topk_workspace_bytes(ctx, any_desc, f.chance(40) ? nullptr : &bytes));
+    lidx_topk_args args;
+    lidx_topk_args_init(&args);
+    args.scores = f.device(), args.indices = integers(), args.workspace = f.device(), args.workspace_bytes = bytes;
+    if (f.chance(2)) args.top_scores = static_cast<float*>(f.device()), args.counts = integers();
+    if (desc.visibility == LIDX_SEE_WINDOW) args.row_begin = f.device(), args.row_end = f.device();
+    else args.context_lens = f.device();
+    if (desc.row_map == LIDX_ROWS_CU_SEQLENS) args.cu_seqlens_q = integers();
+    if (desc.row_map == LIDX_ROWS_REQUEST_IDS) args.row_requests = integers();
+    if (desc.index_kind == LIDX_INDEX_PHYSICAL) args.block_table = integers();
+    if (desc.index_kind == LIDX_INDEX_OFFSET) args.offsets = integers();
+    f.mutate(args);
+    good(f, "lidx_topk_enqueue", ctx,
+         lidx_topk_enqueue(ctx, any_desc, f.chance(40) ? nullptr : &args, f.device()));
+    lidx_merge_args merge;
+    lidx_merge_args_init(&merge);
+    merge.rows = 3, merge.shards = 4, merge.k_in = 2048, merge.k = desc.k;
+    merge.scores = static_cast<const float*>(f.device()), merge.positions = integers(), merge.indices = integers();
+    if (f.chance(2)) merge.top_scores = static_cast<float*>(f.device()), merge.counts = integers();
+    f.mutate(merge);
+    good(f, "lidx_topk_merge_enqueue", ctx,
+         lidx_topk_merge_enqueue(ctx, f.chance(40) ? nullptr : &merge, f.device()));
+}
+
 void use_cache(Fuzzer& f, lidx_context* ctx) {
     const lidx_pool pool = pool_of(f);
     lidx_cache_desc desc;
@@ -275,6 +318,9 @@ void use_context_free(Fuzzer& f, lidx_context* ctx) {
     good(f, "lidx_config_init", nullptr, lidx_config_init(nullptr));
     good(f, "lidx_score_desc_init", nullptr, lidx_score_desc_init(nullptr));
     good(f, "lidx_score_args_init", nullptr, lidx_score_args_init(nullptr));
+    good(f, "lidx_topk_desc_init", nullptr, lidx_topk_desc_init(nullptr));
+    good(f, "lidx_topk_args_init", nullptr, lidx_topk_args_init(nullptr));
+    good(f, "lidx_merge_args_init", nullptr, lidx_merge_args_init(nullptr));
     (void)lidx_status_string(static_cast<lidx_status>(f.word()));
     lidx_plan_destroy(nullptr);
     lidx_cache_destroy(nullptr);
@@ -314,6 +360,7 @@ void epoch(Fuzzer& f, const std::string& driver) {
         if (f.chance(20)) fake().stack[0] = fake().stack[0] == nullptr ? fake_other_context() : nullptr;
         use_scores(f, ctx, plans, descs);
         use_keys(f, ctx);
+        use_topk(f, ctx);
         if (round % 8 == 0) use_cache(f, ctx);
         use_context_free(f, ctx);
         fake().launch_count = fake().map_count = 0;

@@ -199,6 +199,29 @@ TEST_CASE("enqueue: boxes follow page size, layout and tile") {
     }
 }
 
+TEST_CASE("enqueue: columns to fill and no room for a key, contiguous: the map of K is not empty") {
+    for (const int major : {10, 9}) {
+        fake_reset();
+        fake().major = major;
+        Context context;
+        REQUIRE(open(0, &context) == LIDX_OK);
+        lidx_score_desc desc = paged_desc();
+        desc.page_size = 0;
+        desc.max_keys = desc.k_page_stride = desc.k_scale_page_stride = 0;
+        desc.flags = LIDX_FLAG_FILL;
+        desc.score_columns = 150;
+        const Plan plan = make_plan(context, desc);
+        lidx_score_args args = paged_args();
+        args.block_table = nullptr;
+        REQUIRE(lidx_score_enqueue(context.get(), plan.get(), &args, nullptr) == LIDX_OK);
+        REQUIRE(fake().launch_count == 1);
+        const FakeTensorMap& k = fake().maps[fake().launches[0].map_calls[0]];
+        CHECK(k.dims[1] == 1);
+        CHECK(k.box[1] == 1);
+        CHECK(k.strides_bytes[1] == 128);
+    }
+}
+
 TEST_CASE("enqueue: the generic kernel takes no tensor map") {
     fake_reset();
     fake().major = 8;
