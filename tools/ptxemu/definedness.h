@@ -62,7 +62,8 @@ class Definedness {
     uint32_t* tmem_lane(int lane) { return tmem_.data() + lane * Tmem::kColumns; }
 
     // ---- what handlers and completions tell ----
-    void tmem_allocated(uint32_t column, uint32_t columns, uint32_t shared_offset);
+    void tmem_allocated(uint32_t column, uint32_t columns);
+    void tmem_address_stored(uint32_t shared_offset);
     void tmem_load(Exec& x, TmemShape shape, int num, bool packed, int split, int lane, uint32_t column,
                    const uint32_t* slots, uint32_t mask);
     void tmem_store(TmemShape shape, int num, bool packed, int split, int lane, uint32_t column,

@@ -450,11 +450,11 @@ std::span<const ShadowRow> shadow_rows_memory() { return kRows; }
 
 // ---- Tensor Memory ----
 
-void Definedness::tmem_allocated(uint32_t column, uint32_t columns, uint32_t shared_offset) {
+void Definedness::tmem_allocated(uint32_t column, uint32_t columns) {
     if (tmem_.empty()) tmem_.assign(static_cast<size_t>(Tmem::kLanes) * Tmem::kColumns, ~0u);
     for (int l = 0; l < Tmem::kLanes; ++l) std::fill_n(tmem_lane(l) + column, columns, ~0u);
-    std::memset(shared(shared_offset), 0, 4);
 }
+void Definedness::tmem_address_stored(uint32_t shared_offset) { std::memset(shared(shared_offset), 0, 4); }
 
 void Definedness::tmem_load(Exec& x, TmemShape shape, int num, bool packed, int split, int lane, uint32_t column,
                             const uint32_t* slots, uint32_t mask) {

@@ -91,6 +91,7 @@ int allocate(Cta& cta, uint32_t columns) {
     // What the columns held before is anybody's guess.
     const uint32_t poison = cta.adversarial ? static_cast<uint32_t>(cta.cluster->random.next()) : ~0u;
     for (int l = 0; l < Tmem::kLanes; ++l) std::fill_n(tmem.lane(l) + column, columns, poison);
+    if (cta.definedness) cta.definedness->tmem_allocated(static_cast<uint32_t>(column), columns);
     return column;
 }
 void release(Cta& cta, uint32_t address, uint32_t columns) {
@@ -172,7 +173,7 @@ bool exec_alloc(Exec& x, const Insn& in, uint32_t mask) {
         address = static_cast<uint32_t>(column);
     }
     std::memcpy(place, &address, 4);
-    if (x.definedness) x.definedness->tmem_allocated(address, columns, dst - x.cta->shared_base);
+    if (x.definedness) x.definedness->tmem_address_stored(dst - x.cta->shared_base);
     if (x.checker) [[unlikely]] {
         x.checker->data_of(x, mask, dst, 4, true);
         if (!(in.aux & kPairBit)) x.checker->allocated(x, address, columns);
