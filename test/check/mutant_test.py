@@ -190,16 +190,26 @@ SM90 = {
 }
 
 
+def alone(ptx, kernel):
+    """The module with the body of one entry, so that little is parsed: other entries return at once, no debug text.
+    And where that body begins and ends."""
+    text = re.sub(r"(\.entry\s+(\w+)\([^)]*\)[^{]*)\{.*?\n\}\n",
+                  lambda m: m.group(0) if m.group(2) == kernel else m.group(1) + "{ ret; }\n", ptx, flags=re.S)
+    text = text.split(".section", 1)[0]
+    begin = re.search(rf"\.entry\s+{kernel}\b", text).start()
+    end = text.find(".entry", begin + 10)
+    return text, begin, len(text) if end < 0 else end
+
+
 def main():
     options = [a for a in sys.argv[1:] if a.startswith("--")]
     check, name, ptx_path = [a for a in sys.argv[1:] if not a.startswith("--")]
     table = {"sm100": SM100, "sm90": SM90}[name]
     kernel = table["kernel"]
     with open(ptx_path, encoding="utf-8") as file:
-        ptx = file.read()
-    begin = re.search(rf"\.entry\s+{kernel}\b", ptx).start()
-    end = ptx.find(".entry", begin + 10)
-    end = len(ptx) if end < 0 else end
+        shipped = file.read()
+    first_line = shipped.count("\n", 0, re.search(rf"\.entry\s+{kernel}\b", shipped).start()) + 1
+    ptx, begin, end = alone(shipped, kernel)
     failed = passed = 0
     unused = dict(table["equivalent"])
     with tempfile.TemporaryDirectory() as directory:
@@ -247,7 +257,7 @@ def main():
                 new = kind.replacement(match) if callable(kind.replacement) else match.expand(kind.replacement)
                 codes, seed = diagnoses(ptx[:begin + match.start()] + new + ptx[begin + match.end():], SEEDS)
                 reason = unused.pop((kind.what, place), None)
-                line = ptx.count("\n", 0, begin + match.start()) + 1
+                line = first_line + ptx.count("\n", begin, begin + match.start())
                 what = f"{kind.what}, place {place} of {len(found)}, line {line}: {sorted(codes)} seed {seed}"
                 if reason is not None:
                     report(not codes, f"{what}; equivalent: {reason}")

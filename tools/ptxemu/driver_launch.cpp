@@ -284,8 +284,12 @@ void run_kernel(State& s, std::unique_lock<std::mutex>& lock, const KernelCall& 
     if (code != CUDA_SUCCESS && result.status != RunStatus::kInvalidParams) s.sticky = code;
     if (code != CUDA_SUCCESS) {
         std::string message = result.message.empty() ? "launch failed" : result.message;
-        if (result.status != RunStatus::kFindings && !result.findings.empty())   // a fault: the last finding
+        if (result.status != RunStatus::kFindings && !result.findings.empty()) {   // a fault: the last finding
             message = "[" + result.findings.back().code + "] " + message;
+            result.findings.pop_back();
+            const std::string earlier = error_codes(result.findings);
+            if (!earlier.empty()) message += "; errors before it: " + earlier;
+        }
         fail(code, message);
     }
     write_stats(s);

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <thread>
 
 #include "occupancy.h"
@@ -203,16 +202,10 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
     for (const Finding& f : result.findings) ++(f.severity == Severity::kError ? total.errors : total.warnings);
     if (result.status == RunStatus::kOk && total.errors != 0) {
         result.status = RunStatus::kFindings;
-        std::set<std::string> codes;
-        const Finding* first = nullptr;
-        for (const Finding& f : result.findings) {
-            if (f.severity != Severity::kError) continue;
-            if (!first) first = &f;
-            codes.insert("[" + f.code + "]");
-        }
+        const auto first = std::find_if(result.findings.begin(), result.findings.end(),
+                                        [](const Finding& f) { return f.severity == Severity::kError; });
         result.message = "kernel " + program.name + ": " + std::to_string(total.errors) +
-                         (total.errors == 1 ? " error" : " errors");
-        for (const auto& code : codes) result.message += " " + code;
+                         (total.errors == 1 ? " error " : " errors ") + error_codes(result.findings);
         result.message += ", the first at PTX line " + std::to_string(first->party.ptx_line) + ": " + first->what;
     }
     total.findings = result.findings;

@@ -2,6 +2,7 @@
 #include "findings.h"
 
 #include <cstdio>
+#include <set>
 
 namespace ptxemu {
 namespace {
@@ -34,6 +35,15 @@ std::string finding_text(const Finding& f) {
         text += f.would_order;
     }
     if (text.back() != '\n') text += '\n';
+    return text;
+}
+
+std::string error_codes(const std::vector<Finding>& findings) {
+    std::set<std::string> codes;
+    for (const Finding& f : findings)
+        if (f.severity == Severity::kError) codes.insert("[" + f.code + "]");
+    std::string text;
+    for (const std::string& code : codes) text += (text.empty() ? "" : " ") + code;
     return text;
 }
 

@@ -41,6 +41,9 @@ struct Finding {
 // "ptxemu: error [code] what ..., PTX line ..." on one line, the other side and the remedy on a second one.
 std::string finding_text(const Finding& finding);
 
+// "[code] [code]" of the errors, each once.
+std::string error_codes(const std::vector<Finding>& findings);
+
 // Of one launch; its workers share it. The first finding of a (code, pc, other pc) is printed and kept, later ones are
 // counted.
 class FindingLog {
