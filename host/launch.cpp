@@ -67,6 +67,11 @@ void launch_kernel(const lidx_context& context, const char* symbol, CUfunction f
 }
 
 void enqueue_score(const lidx_context& context, const lidx_plan& plan, const lidx_score_args& args, CUstream stream) {
+    enqueue_score_window(context, plan, args, {0, plan.params.view.rows}, stream);
+}
+
+void enqueue_score_window(const lidx_context& context, const lidx_plan& plan, const lidx_score_args& args,
+                          const RowWindow& window, CUstream stream) {
     if (args.struct_size != sizeof(lidx_score_args))
         fail(LIDX_ERR_STRUCT_SIZE, "lidx_score_args.struct_size = " + std::to_string(args.struct_size) +
                                        ": this version expects " + std::to_string(sizeof(lidx_score_args)) +
@@ -90,7 +95,10 @@ void enqueue_score(const lidx_context& context, const lidx_plan& plan, const lid
     params.block_table = static_cast<const int32_t*>(args.block_table);
     params.scale_block_table =
         static_cast<const int32_t*>(plan.scale_table ? args.scale_block_table : args.block_table);
-    params.scores = args.scores;
+    params.view.first_row = window.first;
+    params.view.end_row = window.end;
+    params.scores = before_window(args.scores, window,
+                                  params.score_stride * static_cast<int64_t>(float_alignment(params.score_type)));
     params.check_word = plan.workspace_bytes != 0 ? static_cast<uint32_t*>(args.workspace) : nullptr;
 
     if (plan.kernel->operands == Operands::kTensorMaps) {

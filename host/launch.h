@@ -3,6 +3,8 @@
 #pragma once
 #include <lidx.h>
 
+#include <cstdint>
+
 #include "host/context.h"
 #include "host/plan.h"
 
@@ -22,5 +24,17 @@ void launch_kernel(const lidx_context& context, const char* symbol, CUfunction f
 
 // Validates the pointers, encodes the tensor maps on the stack and launches. Allocates nothing unless it fails.
 void enqueue_score(const lidx_context& context, const lidx_plan& plan, const lidx_score_args& args, CUstream stream);
+
+// Rows [first, end) of what a call has; their scores alone, the first row's at the beginning of the buffer.
+struct RowWindow {
+    int32_t first, end;
+};
+void enqueue_score_window(const lidx_context& context, const lidx_plan& plan, const lidx_score_args& args,
+                          const RowWindow& window, CUstream stream);
+// The buffer as if it began with row 0: kernels touch the window's rows alone.
+inline void* before_window(void* scores, const RowWindow& window, int64_t stride_bytes) {
+    return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(scores) -
+                                   static_cast<uintptr_t>(window.first * stride_bytes));
+}
 
 }  // namespace lidx

@@ -281,7 +281,7 @@ ScoreParams make_params(const lidx_score_desc& desc) {
 
 }  // namespace
 
-lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device) {
+lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device, int64_t window_rows) {
     check_desc(desc);
     const Choice choice = choose_kernel(desc, device);
     if (choice.kernel == nullptr) fail(choice.forced_unknown ? LIDX_ERR_VALUE : LIDX_ERR_UNSUPPORTED, choice.reason);
@@ -300,11 +300,12 @@ lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device) {
 
     const int64_t multiprocessors =
         desc.max_sms != 0 ? std::min(desc.max_sms, device.multiprocessors) : device.multiprocessors;
+    const int64_t launch_tokens = std::min(request_tokens(desc), window_rows);
     plan.block[0] = static_cast<uint32_t>(row.threads);
     plan.block[1] = plan.block[2] = 1;
     if (row.schedule == Schedule::kPersistent) {
         plan.grid[0] = static_cast<uint32_t>(sm90_score::grid_ctas(
-            desc.batch, columns_covered, request_tokens(desc), row.tile_keys, row.tile_tokens, multiprocessors));
+            desc.batch, columns_covered, launch_tokens, row.tile_keys, row.tile_tokens, multiprocessors));
         plan.grid[1] = plan.grid[2] = 1;
         plan.shared_bytes = static_cast<uint32_t>(row.shared_bytes);
         if (!row.q_head_major)   // as many Q buffers as its blocks have groups
@@ -312,7 +313,7 @@ lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device) {
                 sm90_score::shared_bytes(request_tokens(desc), row.tile_tokens / sm90_score::kGroups));
         return plan;
     }
-    const int64_t tiles = token_tiles(request_tokens(desc), row.tile_tokens);
+    const int64_t tiles = token_tiles(launch_tokens, row.tile_tokens);
     const int64_t slices = grid_slices(desc.batch * key_tiles(columns_covered), multiprocessors, tiles);
     plan.grid[0] = plan.params.tiles[0] = static_cast<uint32_t>(desc.batch);
     plan.grid[1] = plan.params.tiles[1] = static_cast<uint32_t>(key_tiles(columns_covered));

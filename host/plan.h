@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "host/kernel_table.h"
@@ -44,7 +45,9 @@ struct Choice {
 // The kernel that serves a checked description on a device.
 Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device);
 
-// check_desc, choose_kernel (a failure where none serves), then the launch.
-lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device);
+// check_desc, choose_kernel (a failure where none serves), then the launch. window_rows: launches are of at most so
+// many rows (RowView::first_row, end_row).
+lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device,
+                    int64_t window_rows = std::numeric_limits<int32_t>::max());
 
 }  // namespace lidx

@@ -38,7 +38,7 @@ void check_rows(const RowFields& fields) {
 RowView make_view(const RowFields& fields, int64_t keys_limit, int64_t window_limit) {
     RowView view = {};
     view.batch = fields.batch;
-    view.rows = fields.max_rows;
+    view.rows = view.end_row = fields.max_rows;
     view.max_tokens = fields.max_tokens;
     view.keys_limit = static_cast<int32_t>(keys_limit);
     view.window_limit = static_cast<int32_t>(std::min(keys_limit, window_limit));

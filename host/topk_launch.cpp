@@ -38,44 +38,10 @@ int64_t topk_keys_limit(const lidx_topk_desc& desc) {
     return std::min(desc.max_keys, desc.block_table_stride * desc.page_size);
 }
 
-// All that is not a pointer.
-topk::TopkParams make_params(const lidx_context& context, const lidx_topk_desc& desc) {
+RowView topk_view(const lidx_topk_desc& desc) {
     const bool relative = (desc.flags & LIDX_FLAG_RELATIVE_COLUMNS) != 0;
-    topk::TopkParams params = {};
-    params.view = make_view(row_fields(desc), topk_keys_limit(desc),
-                            relative ? std::min<int64_t>(desc.score_stride, kMaxKeys) : kMaxKeys);
-    params.score_stride = desc.score_stride;
-    params.block_table_stride = desc.block_table_stride;
-    params.index_stride = output_stride("index_stride", desc.index_stride, desc.k, "max_rows", desc.max_rows);
-    params.top_score_stride =
-        output_stride("top_score_stride", desc.top_score_stride, desc.k, "max_rows", desc.max_rows);
-    params.k = desc.k;
-    params.min_slice_keys = topk::kMinSliceKeys;
-    params.slices = topk::slices_per_row(desc.max_rows, params.view.window_limit, desc.k,
-                                         context.limits.multiprocessors, params.min_slice_keys);
-    params.map_words = static_cast<int32_t>(
-        topk::map_words(params.view.window_limit, desc.k, params.slices, params.min_slice_keys));
-    params.page_size = desc.page_size;
-    params.forced_first = desc.forced_first;
-    params.forced_last = desc.forced_last;
-    params.score_type = static_cast<FloatType>(desc.score_type);
-    params.relative = relative ? 1 : 0;
-    params.index_kind = static_cast<topk::IndexKind>(desc.index_kind);
-    params.sort_by = static_cast<topk::SortBy>(desc.sort);
-    return params;
-}
-
-void check_args(const lidx_topk_desc& desc, const topk::TopkParams& params, const lidx_topk_args& args,
-                size_t workspace_bytes) {
-    require_pointer("scores", args.scores, desc.score_type == LIDX_BF16 ? 2 : 4);
-    check_row_pointers(params.view, row_pointers(args));
-    require_if(physical(desc), "block_table", args.block_table, 4, "index_kind is not LIDX_INDEX_PHYSICAL");
-    require_if(desc.index_kind == LIDX_INDEX_OFFSET, "offsets", args.offsets, 4,
-               "index_kind is not LIDX_INDEX_OFFSET");
-    require_pointer("indices", args.indices, 4);
-    if (args.top_scores != nullptr) require_pointer("top_scores", args.top_scores, 4);
-    if (args.counts != nullptr) require_pointer("counts", args.counts, 4);
-    if (workspace_bytes != 0) require_workspace(args.workspace, args.workspace_bytes, "the top-k", workspace_bytes);
+    return make_view(row_fields(desc), topk_keys_limit(desc),
+                     relative ? std::min<int64_t>(desc.score_stride, kMaxKeys) : kMaxKeys);
 }
 
 }  // namespace
@@ -107,10 +73,98 @@ void check_topk_desc(const lidx_topk_desc& desc) {
     require_span("batch", desc.batch, "block_table_stride", desc.block_table_stride, sizeof(int32_t));
 }
 
+TopkPlan plan_topk(const lidx_topk_desc& desc, const DeviceLimits& device, const RowView& view, int64_t window_rows) {
+    TopkPlan plan;
+    topk::TopkParams& params = plan.params;
+    params.view = view;
+    params.score_stride = desc.score_stride;
+    params.block_table_stride = desc.block_table_stride;
+    params.index_stride = output_stride("index_stride", desc.index_stride, desc.k, "max_rows", desc.max_rows);
+    params.top_score_stride =
+        output_stride("top_score_stride", desc.top_score_stride, desc.k, "max_rows", desc.max_rows);
+    params.k = desc.k;
+    params.min_slice_keys = topk::kMinSliceKeys;
+    params.workspace_rows = static_cast<int32_t>(std::min<int64_t>(desc.max_rows, window_rows));
+    params.slices = topk::slices_per_row(params.workspace_rows, view.window_limit, desc.k, device.multiprocessors,
+                                         params.min_slice_keys);
+    params.map_words =
+        static_cast<int32_t>(topk::map_words(view.window_limit, desc.k, params.slices, params.min_slice_keys));
+    params.page_size = desc.page_size;
+    params.forced_first = desc.forced_first;
+    params.forced_last = desc.forced_last;
+    params.score_type = static_cast<FloatType>(desc.score_type);
+    params.relative = (desc.flags & LIDX_FLAG_RELATIVE_COLUMNS) != 0 ? 1 : 0;
+    params.index_kind = static_cast<topk::IndexKind>(desc.index_kind);
+    params.sort_by = static_cast<topk::SortBy>(desc.sort);
+    plan.kernel = desc.score_type == LIDX_BF16 ? TopkKernel::kBf16 : TopkKernel::kFp32;
+    plan.k = desc.k;
+    plan.max_keys = desc.max_keys;
+    plan.pdl = (desc.flags & LIDX_FLAG_PDL) != 0 && device.compute_capability >= 90;
+    plan.workspace_bytes = static_cast<size_t>(topk::workspace_bytes(params.workspace_rows, params.slices, desc.k));
+    return plan;
+}
+
+void check_topk_args(const TopkPlan& plan, const lidx_topk_args& args) {
+    const topk::TopkParams& p = plan.params;
+    require_pointer("scores", args.scores, p.score_type == FloatType::kBf16 ? 2 : 4);
+    check_row_pointers(p.view, row_pointers(args));
+    require_if(p.index_kind == topk::IndexKind::kPhysical, "block_table", args.block_table, 4,
+               "index_kind is not LIDX_INDEX_PHYSICAL");
+    require_if(p.index_kind == topk::IndexKind::kOffset, "offsets", args.offsets, 4,
+               "index_kind is not LIDX_INDEX_OFFSET");
+    require_pointer("indices", args.indices, 4);
+    if (args.top_scores != nullptr) require_pointer("top_scores", args.top_scores, 4);
+    if (args.counts != nullptr) require_pointer("counts", args.counts, 4);
+    if (plan.workspace_bytes != 0)
+        require_workspace(args.workspace, args.workspace_bytes, "the top-k", plan.workspace_bytes);
+}
+
+void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_topk_args& args,
+                 const RowWindow& window, CUstream stream) {
+    topk::TopkParams params = plan.params;
+    const int64_t ctas = int64_t{window.end - window.first} * params.slices;
+    if (ctas > kMaxInt32)
+        fail(LIDX_ERR_VALUE, equals("max_rows", params.view.rows) + ": " + std::to_string(params.slices) +
+                                 " CTAs each are more than 2^31 - 1");
+    set_row_pointers(params.view, row_pointers(args));
+    params.view.first_row = window.first;
+    params.view.end_row = window.end;
+    params.scores = before_window(const_cast<void*>(args.scores), window,
+                                  params.score_stride * (params.score_type == FloatType::kBf16 ? 2 : 4));
+    params.block_table = static_cast<const int32_t*>(args.block_table);
+    params.offsets = args.offsets;
+    params.indices = args.indices;
+    params.top_scores = args.top_scores;
+    params.counts = args.counts;
+    params.workspace = static_cast<uint32_t*>(params.slices > 1 ? args.workspace : nullptr);
+
+    CUlaunchConfig config = {};
+    config.gridDimX = static_cast<unsigned>(ctas);
+    config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = topk::kThreads;
+    config.blockDimY = config.blockDimZ = 1;
+    config.sharedMemBytes = static_cast<unsigned>(topk::shared_bytes(params.map_words));
+    config.hStream = stream;
+    if (config.sharedMemBytes > static_cast<unsigned>(context.kernels->shared_bytes_per_cta()))
+        fail(LIDX_ERR_UNSUPPORTED, equals("max_keys", plan.max_keys) + " with " + equals("k", plan.k) + " needs " +
+                                       std::to_string(config.sharedMemBytes) +
+                                       " bytes of shared memory, the device gives a CTA " +
+                                       std::to_string(context.kernels->shared_bytes_per_cta()));
+    const CurrentContext current(context);
+    CUlaunchAttribute overlap = overlap_attribute();
+    if (plan.pdl) {
+        config.attrs = &overlap;
+        config.numAttrs = 1;
+    }
+    void* kernel_params[] = {&params};
+    const TopkSource& source = topk_source(context.limits.compute_capability);
+    launch_kernel(context, source.symbols[static_cast<size_t>(plan.kernel)], (*context.kernels)[plan.kernel], config,
+                  kernel_params);
+}
+
 size_t topk_workspace_bytes(const lidx_context& context, const lidx_topk_desc& desc) {
     if (empty(desc)) return 0;
-    const topk::TopkParams params = make_params(context, desc);
-    return static_cast<size_t>(topk::workspace_bytes(desc.max_rows, params.slices, desc.k));
+    return plan_topk(desc, context.limits, topk_view(desc), desc.max_rows).workspace_bytes;
 }
 
 void enqueue_topk(const lidx_context& context, const lidx_topk_desc& desc, const lidx_topk_args& args,
@@ -121,45 +175,9 @@ void enqueue_topk(const lidx_context& context, const lidx_topk_desc& desc, const
                                        ": this version expects " + std::to_string(sizeof(lidx_topk_args)) +
                                        "; call lidx_topk_args_init");
     if (empty(desc)) return;
-    topk::TopkParams params = make_params(context, desc);
-    check_args(desc, params, args,
-               static_cast<size_t>(topk::workspace_bytes(desc.max_rows, params.slices, desc.k)));
-    const int64_t ctas = int64_t{desc.max_rows} * params.slices;
-    if (ctas > kMaxInt32)
-        fail(LIDX_ERR_VALUE, equals("max_rows", desc.max_rows) + ": " + std::to_string(params.slices) +
-                                 " CTAs each are more than 2^31 - 1");
-    set_row_pointers(params.view, row_pointers(args));
-    params.scores = args.scores;
-    params.block_table = static_cast<const int32_t*>(args.block_table);
-    params.offsets = args.offsets;
-    params.indices = args.indices;
-    params.top_scores = args.top_scores;
-    params.counts = args.counts;
-    params.workspace = static_cast<uint32_t*>(params.slices > 1 ? args.workspace : nullptr);
-
-    const TopkKernel kernel = desc.score_type == LIDX_BF16 ? TopkKernel::kBf16 : TopkKernel::kFp32;
-    CUlaunchConfig config = {};
-    config.gridDimX = static_cast<unsigned>(ctas);
-    config.gridDimY = config.gridDimZ = 1;
-    config.blockDimX = topk::kThreads;
-    config.blockDimY = config.blockDimZ = 1;
-    config.sharedMemBytes = static_cast<unsigned>(topk::shared_bytes(params.map_words));
-    config.hStream = stream;
-    if (config.sharedMemBytes > static_cast<unsigned>(context.kernels->shared_bytes_per_cta()))
-        fail(LIDX_ERR_UNSUPPORTED, equals("max_keys", desc.max_keys) + " with " + equals("k", desc.k) + " needs " +
-                                       std::to_string(config.sharedMemBytes) +
-                                       " bytes of shared memory, the device gives a CTA " +
-                                       std::to_string(context.kernels->shared_bytes_per_cta()));
-    const CurrentContext current(context);
-    CUlaunchAttribute overlap = overlap_attribute();
-    if ((desc.flags & LIDX_FLAG_PDL) != 0 && context.limits.compute_capability >= 90) {
-        config.attrs = &overlap;
-        config.numAttrs = 1;
-    }
-    void* kernel_params[] = {&params};
-    const TopkSource& source = topk_source(context.limits.compute_capability);
-    launch_kernel(context, source.symbols[static_cast<size_t>(kernel)], (*context.kernels)[kernel], config,
-                  kernel_params);
+    const TopkPlan plan = plan_topk(desc, context.limits, topk_view(desc), desc.max_rows);
+    check_topk_args(plan, args);
+    launch_topk(context, plan, args, {0, desc.max_rows}, stream);
 }
 
 namespace {

@@ -6,6 +6,8 @@
 #include <cstddef>
 
 #include "host/context.h"
+#include "host/launch.h"
+#include "kernel/topk_layout.h"
 
 namespace lidx {
 
@@ -14,6 +16,23 @@ void check_topk_desc(const lidx_topk_desc& desc);
 
 // Of a checked description.
 size_t topk_workspace_bytes(const lidx_context& context, const lidx_topk_desc& desc);
+
+// A selection, or the windows of one, without pointers.
+struct TopkPlan {
+    topk::TopkParams params = {};
+    TopkKernel kernel = TopkKernel::kFp32;
+    int32_t k = 0;
+    int64_t max_keys = 0;
+    bool pdl = false;            // launched with the attribute
+    size_t workspace_bytes = 0;
+};
+// Of a checked description, for launches of up to window_rows rows. view: who sees what.
+TopkPlan plan_topk(const lidx_topk_desc& desc, const DeviceLimits& device, const RowView& view, int64_t window_rows);
+// Throws where a pointer is missing, misplaced or not aligned.
+void check_topk_args(const TopkPlan& plan, const lidx_topk_args& args);
+// args as check_topk_args() saw them; scores of the window alone.
+void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_topk_args& args,
+                 const RowWindow& window, CUstream stream);
 
 void enqueue_topk(const lidx_context& context, const lidx_topk_desc& desc, const lidx_topk_args& args, CUstream stream);
 

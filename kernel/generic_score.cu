@@ -185,7 +185,7 @@ __device__ __forceinline__ void score_tile(const ScoreParams& p, int32_t request
             }
         }
         const float score = ptx::mul_rn_f32(k_scale, score_row(p, row, thread, k, shared));
-        if (lives && (legal || p.fill_columns > 0))
+        if (lives && (legal || p.fill_columns != 0))
             store_score(p, cells + column_of(p, keys, key), legal ? score : dead_score());
     }
 }

@@ -13,9 +13,9 @@ namespace lidx {
 // ---- rows
 
 struct RequestRows {
-    int32_t begin;     // first row of q and scores
-    int32_t tokens;    // rows that are scored, 0 .. max_tokens
-    int32_t all;       // rows that the row map gives the request: a causal row counts back from the last of these
+    int32_t begin;     // first row of q and scores that is the launch's work
+    int32_t tokens;    // rows from there that are, 0 .. max_tokens
+    int32_t all;       // rows from there that the row map gives: a causal row counts back from the last of these
 };
 
 // No request has more: max_tokens, or all rows there are.
@@ -25,8 +25,11 @@ LIDX_HOST_DEVICE constexpr int32_t most_tokens(const RowView& v) {
 
 LIDX_HOST_DEVICE constexpr RequestRows clamp_rows(const RowView& v, int64_t begin, int64_t end) {
     const int64_t first = clamp(begin, 0, v.rows);
-    const int64_t all = clamp(end, first, v.rows) - first;
-    return {static_cast<int32_t>(first), static_cast<int32_t>(clamp(all, 0, v.max_tokens)), static_cast<int32_t>(all)};
+    const int64_t last = clamp(end, first, v.rows);
+    const int64_t tokens = clamp(last - first, 0, v.max_tokens);
+    const int64_t from = clamp(first, v.first_row, v.end_row);
+    return {static_cast<int32_t>(from), static_cast<int32_t>(clamp(first + tokens, from, v.end_row) - from),
+            static_cast<int32_t>(last - from)};
 }
 
 // The first of the rows from `begin` on whose request, as an unsigned number, is `request` or more.
@@ -46,7 +49,7 @@ LIDX_HOST_DEVICE inline RequestRows request_rows(const RowView& v, int32_t reque
         case RowMap::kFixed: {
             const int64_t begin = int64_t{request} * v.max_tokens;
             RequestRows rows = clamp_rows(v, begin, begin + v.max_tokens);
-            rows.all = v.max_tokens;
+            rows.all = static_cast<int32_t>(v.max_tokens + clamp(begin, 0, v.rows) - rows.begin);
             return rows;
         }
         case RowMap::kRequestIds: {
@@ -146,7 +149,7 @@ LIDX_HOST_DEVICE inline KeyRange hull_of_rows(const RowView& v, int32_t request,
 // A request as one rectangle: its rows, and the keys that they see. Where rows see different keys, keys is the limit of
 // what they may see.
 struct RequestSpan {
-    int32_t row_begin;    // first row of q and scores
+    int32_t row_begin;    // first row of q and scores that is the launch's work
     int32_t tokens;       // rows, 0 .. max_tokens
     int32_t keys;         // keys, 0 .. keys_limit
 };

@@ -37,8 +37,11 @@ struct RowView {
     Visibility visibility;
     int32_t causal;                 // kRequestLength: row j of n sees n - 1 - j tokens less than the last
     int32_t wide;                   // lengths and ends are int64, else int32
+    int32_t first_row, end_row;     // the launch's rows: of [0, rows) only these are its work
 };
-static_assert(sizeof(RowView) == 64, "host and device agree on the layout");
+static_assert(sizeof(RowView) == 72, "host and device agree on the layout");
+
+inline constexpr int32_t kFillIllegal = -1;
 
 // The kernels' parameter block, passed by value (`const __grid_constant__ ScoreParams`). Tensor maps, where a kernel
 // has them, are separate __grid_constant__ parameters in front of it: (CUtensorMap k_map, CUtensorMap q_map,
@@ -66,13 +69,14 @@ struct ScoreParams {
     int32_t heads;
     int32_t depth;
     int32_t page_size;                  // keys per page; contiguous: max_keys
-    int32_t fill_columns;               // columns that get -inf where no key is live; 0: dead cells stay as they are
+    int32_t fill_columns;               // columns that get -inf where no key is live; 0: dead cells stay as they are;
+                                        // kFillIllegal: only those of keys on illegal pages get it
     int32_t relative;                   // a row's column 0 is the first key that it sees
     FloatType weight_type;
     FloatType weight2_type;
     FloatType score_type;
     uint32_t tiles[3];                  // the launch's work: requests, key tiles, slices (kernel/schedule.h)
 };
-static_assert(sizeof(ScoreParams) == 256, "host and device agree on the layout");
+static_assert(sizeof(ScoreParams) == 264, "host and device agree on the layout");
 
 }  // namespace lidx

@@ -141,7 +141,7 @@ LIDX_HOST_DEVICE constexpr BlockWork block_work(const KeyRange& hull, int32_t to
     const auto tiles = hull.empty() ? 0 : static_cast<int32_t>(ceil_div(hull.end, tile_keys)) - tile;
     const int64_t dead = fill_columns > hull.size() ? fill_columns - hull.size() : 0;
     return {tile, tiles, tile_cost,
-            fill_columns == 0 ? 0 : ceil_div(dead * tokens, kFillCells) + 1};
+            fill_columns <= 0 ? 0 : ceil_div(dead * tokens, kFillCells) + 1};
 }
 
 // What of a block lies in the costs [begin, end) of its own: tiles that begin there, and columns to fill.
@@ -157,7 +157,7 @@ LIDX_HOST_DEVICE constexpr BlockPart block_part(const BlockWork& work, int32_t f
     };
     const auto column_at = [&](int64_t cost) {
         const int64_t filled = cost - work.tiles_cost();
-        if (filled <= 0) return int32_t{0};
+        if (filled <= 0 || fill_columns <= 0) return int32_t{0};
         return filled >= work.fill_cost ? fill_columns
                                         : static_cast<int32_t>(filled * fill_columns / work.fill_cost);
     };

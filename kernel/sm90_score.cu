@@ -325,7 +325,7 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared
                 if (tiles != 0) stretch<T, 1>(p, self, shared, ring, tile_key);
             }
         }
-        if (p.fill_columns != 0)
+        if (p.fill_columns > 0)
             fill(p, shared, buffer, item, static_cast<int32_t>(ptx::ld_shared_u32(from + 20)),
                  static_cast<int32_t>(ptx::ld_shared_u32(from + 24)), warp, lane);
         ptx::bar_warp_sync(ptx::kFullMask);

@@ -111,8 +111,8 @@ __device__ __forceinline__ Source<Score> slice_of(const TopkParams& p, const Row
 
 // The lists of a row: keys, then positions (topk_layout.h).
 __device__ __forceinline__ uint8_t* row_lists(const TopkParams& p, int32_t row) {
-    return reinterpret_cast<uint8_t*>(p.workspace) + arrivals_bytes(p.view.rows) +
-           int64_t{row} * p.slices * p.k * kListBytes;
+    return reinterpret_cast<uint8_t*>(p.workspace) + arrivals_bytes(p.workspace_rows) +
+           int64_t{row - p.view.first_row} * p.slices * p.k * kListBytes;
 }
 __device__ __forceinline__ uint8_t* row_positions(const TopkParams& p, int32_t row) {
     return row_lists(p, row) + int64_t{p.slices} * p.k * (kListBytes / 2);
@@ -136,9 +136,10 @@ __device__ __forceinline__ bool leave_list(const TopkParams& p, const Source<Sco
     }
     ptx::bar_sync();
     if (self.index == 0) {
-        const uint32_t before = ptx::atom_acq_rel_gpu_global_add_u32(p.workspace + row, 1);
+        uint32_t* arrivals = p.workspace + (row - p.view.first_row);
+        const uint32_t before = ptx::atom_acq_rel_gpu_global_add_u32(arrivals, 1);
         const bool last = before + 1 == static_cast<uint32_t>(slices);
-        if (last) ptx::st_global_u32(p.workspace + row, 0);
+        if (last) ptx::st_global_u32(arrivals, 0);
         ptx::st_shared_u32(ptx::cvta_to_shared(&shared.last_arriver), last);
     }
     ptx::bar_sync();
@@ -222,7 +223,8 @@ __device__ __forceinline__ void select(const TopkParams& p) {
     const Thread self{ptx::tid_x()};
     wait_for_scores();
     if (self.index == 0) {
-        find_row(p, static_cast<int32_t>(ptx::ctaid_x() / static_cast<uint32_t>(p.slices)), shared);
+        const auto row = static_cast<int32_t>(ptx::ctaid_x() / static_cast<uint32_t>(p.slices));
+        find_row(p, p.view.first_row + row, shared);
         ptx::st_shared_u32(ptx::cvta_to_shared(&shared.slice), static_cast<uint32_t>(slice_index(p)));
     }
     clear(ptx::cvta_to_shared(shared.histogram), kBins, self);

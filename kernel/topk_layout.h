@@ -90,7 +90,8 @@ struct TopkParams {
     int64_t index_stride;           // elements
     int64_t top_score_stride;       // elements
     int32_t k;
-    int32_t slices;                 // CTAs per row: grid = rows * slices
+    int32_t slices;                 // CTAs per row: grid = rows of the launch * slices
+    int32_t workspace_rows;         // rows that the workspace has room for: no fewer than the launch has
     int32_t min_slice_keys;         // kMinSliceKeys
     int32_t map_words;              // of each map in shared memory
     int32_t page_size;              // kPhysical

@@ -600,6 +600,75 @@ LIDX_API lidx_status lidx_merge_args_init(lidx_merge_args *args);
 /* Enqueues one launch; needs no workspace. What is said of lidx_topk_enqueue() holds here. */
 LIDX_API lidx_status lidx_topk_merge_enqueue(lidx_context *ctx, const lidx_merge_args *args, void *stream);
 
+/* ---- index: score and select in one call ------------------------------------------------------------------ */
+
+/* Scores go to the workspace, a window of rows at a time, and the selection's kernel chooses from them: two launches a
+ * window. The result is that of lidx_score_enqueue() and lidx_topk_enqueue(), whatever the windows. A key whose page id
+ * is outside its pool counts as one of score -inf. */
+typedef struct lidx_index_desc {
+    size_t struct_size;            /* set by lidx_index_desc_init(), score's, too */
+    lidx_score_desc score;         /* score_stride 0, no LIDX_FLAG_FILL. LIDX_FLAG_PDL: each of the launches may overlap
+                                      the end of the one before it. bf16 scores halve the workspace, and round */
+    int32_t k;                     /* from here on as lidx_topk_desc has them */
+    int32_t forced_first;
+    int32_t forced_last;
+    int32_t index_kind;
+    int32_t sort;
+    int32_t reserved;              /* 0 */
+    int64_t index_stride;
+    int64_t top_score_stride;
+    size_t workspace_budget_bytes; /* the workspace needs no more; 0: all rows are one window */
+} lidx_index_desc;
+LIDX_API lidx_status lidx_index_desc_init(lidx_index_desc *desc);
+
+typedef struct lidx_index_plan lidx_index_plan; /* immutable, as lidx_plan is */
+
+/* LIDX_ERR_VALUE, too, where the budget does not hold one row; else as lidx_plan_create(). */
+LIDX_API lidx_status lidx_index_plan_create(lidx_context *ctx, const lidx_index_desc *desc, lidx_index_plan **out);
+LIDX_API void lidx_index_plan_destroy(lidx_index_plan *plan);
+
+typedef struct lidx_index_plan_info {
+    size_t struct_size;            /* set by the caller to sizeof(lidx_index_plan_info) */
+    const char *symbol;            /* static: the scorer */
+    int32_t arithmetic;            /* lidx_arithmetic */
+    int32_t window_rows;           /* rows of a window, the last one may have fewer */
+    int32_t windows;
+    int32_t slices;                /* most CTAs that select from one row */
+    size_t workspace_bytes;
+    size_t zero_bytes;             /* at the beginning of the workspace: zero before the first call that uses it. Every
+                                      call leaves them so, but for LIDX_FLAG_CHECK's word where it found something */
+} lidx_index_plan_info;
+LIDX_API lidx_status lidx_get_index_plan_info(const lidx_index_plan *plan, lidx_index_plan_info *info);
+
+/* Device pointers, as lidx_score_args and lidx_topk_args have them. */
+typedef struct lidx_index_args {
+    size_t struct_size;            /* set by lidx_index_args_init() */
+    const void *q;
+    const void *q_scale;
+    const void *q_scale2;
+    const void *k_base;
+    const void *k_scale_base;
+    const void *block_table;
+    const void *scale_block_table;
+    const void *context_lens;
+    const void *row_begin;
+    const void *row_end;
+    const int32_t *cu_seqlens_q;
+    const int32_t *row_requests;
+    const int32_t *offsets;        /* LIDX_INDEX_OFFSET: [max_rows]; else NULL */
+    int32_t *indices;
+    float *top_scores;
+    int32_t *counts;
+    void *workspace;               /* 16-byte aligned; calls that may overlap need one each */
+    size_t workspace_bytes;
+} lidx_index_args;
+LIDX_API lidx_status lidx_index_args_init(lidx_index_args *args);
+
+/* Enqueues two launches per window. What is said of lidx_score_enqueue() and lidx_topk_enqueue() holds here; where a
+ * launch fails, those before it have been enqueued. */
+LIDX_API lidx_status lidx_index_enqueue(lidx_context *ctx, const lidx_index_plan *plan, const lidx_index_args *args,
+                                        void *stream);
+
 /* ---- errors -------------------------------------------------------------------------------------------- */
 
 /* Static text for a status, for example "LIDX_ERR_VALUE: a field is outside its limits". */

@@ -249,6 +249,47 @@ PIN_AT(lidx_merge_args, indices, 96);
 PIN_AT(lidx_merge_args, top_scores, 104);
 PIN_AT(lidx_merge_args, counts, 112);
 
+PIN(lidx_index_desc, sizeof(lidx_index_desc) == 224);
+PIN_AT(lidx_index_desc, score, 8);
+PIN_AT(lidx_index_desc, k, 176);
+PIN_AT(lidx_index_desc, forced_first, 180);
+PIN_AT(lidx_index_desc, forced_last, 184);
+PIN_AT(lidx_index_desc, index_kind, 188);
+PIN_AT(lidx_index_desc, sort, 192);
+PIN_AT(lidx_index_desc, reserved, 196);
+PIN_AT(lidx_index_desc, index_stride, 200);
+PIN_AT(lidx_index_desc, top_score_stride, 208);
+PIN_AT(lidx_index_desc, workspace_budget_bytes, 216);
+
+PIN(lidx_index_plan_info, sizeof(lidx_index_plan_info) == 48);
+PIN_AT(lidx_index_plan_info, symbol, 8);
+PIN_AT(lidx_index_plan_info, arithmetic, 16);
+PIN_AT(lidx_index_plan_info, window_rows, 20);
+PIN_AT(lidx_index_plan_info, windows, 24);
+PIN_AT(lidx_index_plan_info, slices, 28);
+PIN_AT(lidx_index_plan_info, workspace_bytes, 32);
+PIN_AT(lidx_index_plan_info, zero_bytes, 40);
+
+PIN(lidx_index_args, sizeof(lidx_index_args) == 152);
+PIN_AT(lidx_index_args, q, 8);
+PIN_AT(lidx_index_args, q_scale, 16);
+PIN_AT(lidx_index_args, q_scale2, 24);
+PIN_AT(lidx_index_args, k_base, 32);
+PIN_AT(lidx_index_args, k_scale_base, 40);
+PIN_AT(lidx_index_args, block_table, 48);
+PIN_AT(lidx_index_args, scale_block_table, 56);
+PIN_AT(lidx_index_args, context_lens, 64);
+PIN_AT(lidx_index_args, row_begin, 72);
+PIN_AT(lidx_index_args, row_end, 80);
+PIN_AT(lidx_index_args, cu_seqlens_q, 88);
+PIN_AT(lidx_index_args, row_requests, 96);
+PIN_AT(lidx_index_args, offsets, 104);
+PIN_AT(lidx_index_args, indices, 112);
+PIN_AT(lidx_index_args, top_scores, 120);
+PIN_AT(lidx_index_args, counts, 128);
+PIN_AT(lidx_index_args, workspace, 136);
+PIN_AT(lidx_index_args, workspace_bytes, 144);
+
 int main(void) {
     lidx_config config;
     lidx_score_desc desc;
@@ -272,6 +313,10 @@ int main(void) {
     lidx_topk_desc topk;
     lidx_topk_args topk_args;
     lidx_merge_args merge;
+    lidx_index_desc index_desc;
+    lidx_index_args index_args;
+    lidx_index_plan *index_plan = NULL;
+    lidx_index_plan_info index_info;
     int32_t index;
 
     kernel.struct_size = sizeof(kernel);
@@ -320,6 +365,13 @@ int main(void) {
     if (lidx_topk_workspace_bytes(NULL, &topk, &bytes) != LIDX_ERR_NULL) return 38;
     if (lidx_merge_args_init(&merge) != LIDX_OK || merge.struct_size != 120 || merge.rows != 0) return 39;
     if (lidx_topk_merge_enqueue(NULL, &merge, NULL) != LIDX_ERR_NULL) return 40;
+    if (lidx_index_desc_init(&index_desc) != LIDX_OK || index_desc.score.struct_size != 168) return 41;
+    if (lidx_index_args_init(&index_args) != LIDX_OK || index_args.struct_size != 152) return 42;
+    if (lidx_index_plan_create(NULL, &index_desc, &index_plan) != LIDX_ERR_NULL || index_plan != NULL) return 43;
+    index_info.struct_size = sizeof(index_info);
+    if (lidx_get_index_plan_info(NULL, &index_info) != LIDX_ERR_NULL) return 44;
+    if (lidx_index_enqueue(NULL, NULL, &index_args, NULL) != LIDX_ERR_NULL) return 45;
+    lidx_index_plan_destroy(index_plan);
     lidx_cache_destroy(cache);
     lidx_plan_destroy(plan);
     lidx_close(NULL);

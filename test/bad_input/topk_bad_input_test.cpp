@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bad input at lidx_topk_*, one row each: the status, words of the message, nothing launched.
+// Bad input at lidx_topk_* and lidx_index_*, one row each: the status, words of the message, nothing launched.
 #include "catch_any.h"
 
 #include <lidx.h>
@@ -192,6 +192,98 @@ TEST_CASE("topk merge: what is wrong is named") {
     }
     Fixture f;
     f.refused(lidx_topk_merge_enqueue(f.context, nullptr, nullptr), LIDX_ERR_NULL, "args is null");
+}
+
+struct Index {
+    lidx_index_desc desc;
+    lidx_index_args args;
+    Index() {
+        REQUIRE(lidx_index_desc_init(&desc) == LIDX_OK);
+        desc.score.batch = 4;
+        desc.score.max_rows = 8;
+        desc.score.max_tokens = 2;
+        desc.score.heads = 64;
+        desc.score.depth = 128;
+        desc.score.max_keys = 1000;
+        desc.score.page_size = 64;
+        desc.score.num_pages = 100;
+        desc.score.k_page_stride = desc.score.k_scale_page_stride = 64 * 132;
+        desc.score.block_table_stride = 16;
+        desc.k = 512;
+        REQUIRE(lidx_index_args_init(&args) == LIDX_OK);
+        args.q = args.q_scale = args.k_base = args.k_scale_base = args.block_table = address<void>(0x10000);
+        args.context_lens = address<void>(0x20000);
+        args.cu_seqlens_q = address<int32_t>(0x30000);
+        args.indices = address<int32_t>(0x40000);
+        args.workspace = address<void>(0x1000);
+        args.workspace_bytes = 8 * 4096;
+    }
+    lidx_status run(const Fixture& f) {
+        lidx_index_plan* plan = nullptr;
+        const lidx_status status = lidx_index_plan_create(f.context, &desc, &plan);
+        if (status != LIDX_OK) return status;
+        const lidx_status enqueued = lidx_index_enqueue(f.context, plan, &args, nullptr);
+        lidx_index_plan_destroy(plan);
+        return enqueued;
+    }
+};
+
+TEST_CASE("index: two launches a window, each of its rows") {
+    Fixture f;
+    Index c;
+    c.desc.workspace_budget_bytes = 3 * 4096;   // 8 rows: windows of 3, 3 and 2, or of tiles of 2
+    c.desc.score.flags = LIDX_FLAG_PDL;
+    REQUIRE(c.run(f) == LIDX_OK);
+    REQUIRE(fake().launch_count % 2 == 0);
+    REQUIRE(fake().launch_count >= 6);
+    int32_t row = 0;
+    for (int i = 0; i < fake().launch_count; i += 2) {
+        const lidx::RowView& view = fake().launches[i].params.view;
+        CHECK(view.first_row == row);
+        CHECK(view.end_row - row <= 3);
+        // The window's first row lies where the scores begin.
+        const auto scores = reinterpret_cast<uintptr_t>(fake().launches[i].params.scores);
+        CHECK(scores + static_cast<uintptr_t>(row) * 4096 == 0x1000);
+        CHECK(std::string(fake().launches[i + 1].function) == "topk_fp32");
+        CHECK(static_cast<int32_t>(fake().launches[i + 1].config.gridDimX) == view.end_row - row);
+        CHECK(fake().launches[i + 1].config.numAttrs == 1);
+        row = view.end_row;
+    }
+    CHECK(row == 8);
+}
+
+TEST_CASE("index: what is wrong is named") {
+    using Spoil = void (*)(Index&);
+    const struct {
+        Spoil spoil;
+        lidx_status status;
+        const char* part;
+    } rows[] = {
+        {[](Index& c) { c.desc.struct_size = 8; }, LIDX_ERR_STRUCT_SIZE, "lidx_index_desc.struct_size = 8"},
+        {[](Index& c) { c.desc.score.struct_size = 8; }, LIDX_ERR_STRUCT_SIZE, "lidx_index_desc.score.struct_size = 8"},
+        {[](Index& c) { c.args.struct_size = 8; }, LIDX_ERR_STRUCT_SIZE, "lidx_index_args.struct_size = 8"},
+        {[](Index& c) { c.desc.score.flags = LIDX_FLAG_FILL; }, LIDX_ERR_VALUE, "LIDX_FLAG_FILL"},
+        {[](Index& c) { c.desc.score.score_stride = 1000; }, LIDX_ERR_VALUE,
+         "score.score_stride = 1000: must be 0 .. 0"},
+        {[](Index& c) { c.desc.score.max_keys = INT64_MAX; }, LIDX_ERR_VALUE, "max_keys"},
+        {[](Index& c) { c.desc.score.score_type = LIDX_FP16; }, LIDX_ERR_VALUE, "score_type = 2"},
+        {[](Index& c) { c.desc.score.batch = -1; }, LIDX_ERR_VALUE, "batch = -1"},
+        {[](Index& c) { c.desc.k = 0; }, LIDX_ERR_VALUE, "k = 0: must be 1 .. 4096"},
+        {[](Index& c) { c.desc.reserved = 1; }, LIDX_ERR_VALUE, "reserved = 1"},
+        {[](Index& c) { c.desc.workspace_budget_bytes = 4095; }, LIDX_ERR_VALUE,
+         "workspace_budget_bytes = 4095: one row of max_keys = 1000 needs 4096"},
+        {[](Index& c) { c.args.workspace = nullptr; }, LIDX_ERR_WORKSPACE, "workspace is null: the plan needs 32768"},
+        {[](Index& c) { c.args.workspace_bytes = 5; }, LIDX_ERR_WORKSPACE, "workspace_bytes = 5"},
+        {[](Index& c) { c.args.indices = nullptr; }, LIDX_ERR_NULL, "indices is null"},
+        {[](Index& c) { c.args.q = nullptr; }, LIDX_ERR_NULL, "q is null"},
+        {[](Index& c) { c.args.offsets = c.args.indices; }, LIDX_ERR_VALUE, "offsets is not null"},
+    };
+    for (const auto& row : rows) {
+        Fixture f;
+        Index c;
+        row.spoil(c);
+        f.refused(c.run(f), row.status, row.part);
+    }
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ TEST_CASE("slices partition a request's token tiles, in order and evenly") {
 static RowView some_view() {
     RowView v{};
     v.batch = 3;
-    v.rows = 20;
+    v.rows = v.end_row = 20;
     v.max_tokens = 6;
     v.keys_limit = v.window_limit = 600;
     v.compress_ratio = 1;
@@ -154,6 +154,35 @@ TEST_CASE("rows of a request: what cu_seqlens_q says, inside the buffers") {
     CHECK(rows(-5, 2) == std::vector<int32_t>{0, 2, 2});
     CHECK(rows(INT32_MIN, INT32_MAX) == std::vector<int32_t>{0, 6, 20});
     CHECK(rows(INT32_MAX, INT32_MIN) == std::vector<int32_t>{20, 0, 0});
+}
+
+TEST_CASE("rows of a request: a launch of some of the rows leaves each what it sees") {
+    RowView v = some_view();
+    v.row_map = RowMap::kCuSeqlens;
+    const int32_t cu[4] = {2, 10, 11, 20}, lengths[3] = {100, 50, 300};
+    v.row_map_data = cu;
+    v.lengths = lengths;
+    v.causal = 1;
+    v.first_row = 4;
+    v.end_row = 12;
+    CHECK(rows_of(v, 0) == std::vector<int32_t>{4, 4, 6});    // of rows 2 .. 9 the first six are scored
+    CHECK(rows_of(v, 1) == std::vector<int32_t>{10, 1, 1});
+    CHECK(rows_of(v, 2) == std::vector<int32_t>{11, 1, 9});
+    CHECK(keys_of(v, 0, 4) == std::vector<int32_t>{0, 95});   // the last, row 9, sees 100
+    CHECK(keys_of(v, 0, 7) == std::vector<int32_t>{0, 98});
+    CHECK(keys_of(v, 2, 11) == std::vector<int32_t>{0, 292});
+    v.first_row = 12;
+    v.end_row = 14;
+    CHECK(rows_of(v, 0)[1] == 0);
+    CHECK(rows_of(v, 1)[1] == 0);
+    CHECK(rows_of(v, 2) == std::vector<int32_t>{12, 2, 8});
+    CHECK(keys_of(v, 2, 13) == std::vector<int32_t>{0, 294});
+    v.row_map = RowMap::kFixed;   // request 2's rows are 12 .. 17
+    v.first_row = 14;
+    v.end_row = 20;
+    CHECK(rows_of(v, 2) == std::vector<int32_t>{14, 4, 4});
+    CHECK(keys_of(v, 2, 14) == std::vector<int32_t>{0, 297});
+    CHECK(rows_of(v, 1)[1] == 0);
 }
 
 TEST_CASE("rows of a request: a fixed number") {

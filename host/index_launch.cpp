@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/index_launch.h"
+
+#include <algorithm>
+#include <string>
+
+#include "host/field_checks.h"
+#include "host/launch.h"
+#include "host/status.h"
+#include "kernel/schedule.h"
+
+namespace lidx {
+
+namespace {
+
+// A row of scores begins on a line of 128 bytes.
+constexpr int64_t kLineBytes = 128;
+
+int64_t round_up(int64_t value, int64_t step) { return ceil_div(value, step) * step; }
+
+lidx_topk_desc topk_desc(const lidx_index_desc& desc, const lidx_score_desc& score) {
+    lidx_topk_desc topk = {};
+    topk.struct_size = sizeof(topk);
+    topk.flags = score.flags & ~uint32_t{LIDX_FLAG_CHECK};
+    topk.row_map = score.row_map;
+    topk.batch = score.batch;
+    topk.max_rows = score.max_rows;
+    topk.max_tokens = score.max_tokens;
+    topk.visibility = score.visibility;
+    topk.length_type = score.length_type;
+    topk.compress_ratio = score.compress_ratio;
+    topk.max_keys = score.max_keys;
+    topk.score_stride = score.score_stride;
+    topk.score_type = score.score_type;
+    topk.k = desc.k;
+    topk.forced_first = desc.forced_first;
+    topk.forced_last = desc.forced_last;
+    topk.index_kind = desc.index_kind;
+    topk.sort = desc.sort;
+    topk.index_stride = desc.index_stride;
+    topk.top_score_stride = desc.top_score_stride;
+    if (desc.index_kind == LIDX_INDEX_PHYSICAL) {
+        topk.page_size = score.page_size;
+        topk.block_table_stride = score.block_table_stride;
+    }
+    return topk;
+}
+
+}  // namespace
+
+lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits& device) {
+    lidx_score_desc score = desc.score;
+    if (score.struct_size != sizeof(lidx_score_desc))
+        fail(LIDX_ERR_STRUCT_SIZE, "lidx_index_desc.score.struct_size = " + std::to_string(score.struct_size) +
+                                       ": this version expects " + std::to_string(sizeof(lidx_score_desc)) +
+                                       "; call lidx_index_desc_init");
+    if ((score.flags & LIDX_FLAG_FILL) != 0)
+        fail(LIDX_ERR_VALUE, equals("score.flags", score.flags) +
+                                 " has LIDX_FLAG_FILL: no scores are given out whose dead columns could be filled");
+    require_range("score.score_stride", score.score_stride, 0, 0);
+    require_range("reserved", desc.reserved, 0, 0);
+    require_range("score.score_type", score.score_type, LIDX_FP32, LIDX_BF16);
+    const int64_t unit = score.score_type == LIDX_BF16 ? 2 : 4;
+    const int64_t columns = std::max(score.score_columns, (score.flags & LIDX_FLAG_RELATIVE_COLUMNS) != 0 &&
+                                                                  score.score_columns != 0
+                                                              ? 0
+                                                              : score.max_keys);
+    require_range("score.max_keys", columns, 0, kMaxKeys);
+    score.score_stride = round_up(columns * unit, kLineBytes) / unit;
+
+    lidx_index_plan plan;
+    plan.score = make_plan(score, device);
+    const lidx_topk_desc topk = topk_desc(desc, score);
+    check_topk_desc(topk);
+    plan.rows = score.max_rows;
+    plan.score_bytes = score.score_stride * unit;
+    const RowView view = plan.score.params.view;
+    if (plan.rows == 0) return plan;
+
+    const auto select_bytes = [&](int64_t rows) {
+        return static_cast<int64_t>(plan_topk(topk, device, view, rows).workspace_bytes);
+    };
+    const auto scores_at = [&](int64_t rows) {
+        return round_up(static_cast<int64_t>(plan.score.workspace_bytes) + select_bytes(rows), kLineBytes);
+    };
+    const auto needed = [&](int64_t rows) { return scores_at(rows) + rows * plan.score_bytes; };
+    int64_t window = plan.rows;
+    if (desc.workspace_budget_bytes != 0) {
+        const auto budget = static_cast<int64_t>(std::min<size_t>(desc.workspace_budget_bytes, kMaxInt64));
+        if (needed(1) > budget)
+            fail(LIDX_ERR_VALUE, "workspace_budget_bytes = " + std::to_string(desc.workspace_budget_bytes) +
+                                     ": one row of " + equals("max_keys", score.max_keys) + " needs " +
+                                     std::to_string(needed(1)));
+        if (needed(window) > budget) {   // the window fits, `over` does not
+            int64_t over = window;
+            window = 1;
+            while (over - window > 1) {
+                const int64_t middle = window + (over - window) / 2;
+                if (needed(middle) <= budget) window = middle;
+                else over = middle;
+            }
+            // Whole token tiles, and windows alike.
+            const int64_t tile = plan.score.kernel->tile_tokens;
+            const int64_t alike = round_up(ceil_div(plan.rows, ceil_div(plan.rows, window)), tile);
+            if (alike < window && needed(alike) <= budget) window = alike;
+            else if (window > tile && needed(window / tile * tile) <= budget) window = window / tile * tile;
+        }
+    }
+    plan.window_rows = static_cast<int32_t>(window);
+    plan.score = make_plan(score, device, window);
+    // A key on an illegal page is -inf to the selection; no other dead cell is ever read.
+    plan.score.params.fill_columns = kFillIllegal;
+    plan.select = plan_topk(topk, device, view, window);
+    plan.scores_at = static_cast<size_t>(scores_at(window));
+    plan.workspace_bytes = static_cast<size_t>(needed(window));
+    plan.zero_bytes = plan.score.workspace_bytes +
+                      (plan.select.workspace_bytes != 0 ? static_cast<size_t>(topk::arrivals_bytes(window)) : 0);
+    return plan;
+}
+
+void enqueue_index(const lidx_context& context, const lidx_index_plan& plan, const lidx_index_args& args,
+                   CUstream stream) {
+    if (plan.rows == 0) return;
+    if (plan.workspace_bytes != 0)
+        require_workspace(args.workspace, args.workspace_bytes, "the plan", plan.workspace_bytes);
+    uint8_t* workspace = static_cast<uint8_t*>(args.workspace);
+    lidx_score_args score = {};
+    score.struct_size = sizeof(score);
+    score.q = args.q;
+    score.q_scale = args.q_scale;
+    score.q_scale2 = args.q_scale2;
+    score.k_base = args.k_base;
+    score.k_scale_base = args.k_scale_base;
+    score.block_table = args.block_table;
+    score.scale_block_table = args.scale_block_table;
+    lidx_topk_args topk = {};
+    topk.struct_size = sizeof(topk);
+    score.context_lens = topk.context_lens = args.context_lens;
+    score.row_begin = topk.row_begin = args.row_begin;
+    score.row_end = topk.row_end = args.row_end;
+    score.cu_seqlens_q = topk.cu_seqlens_q = args.cu_seqlens_q;
+    score.row_requests = topk.row_requests = args.row_requests;
+    score.scores = workspace + plan.scores_at;
+    topk.scores = score.scores;
+    score.workspace = workspace;
+    score.workspace_bytes = plan.score.workspace_bytes;
+    topk.workspace = workspace + plan.score.workspace_bytes;
+    topk.workspace_bytes = plan.scores_at - plan.score.workspace_bytes;
+    if (plan.select.params.index_kind == topk::IndexKind::kPhysical) topk.block_table = args.block_table;
+    topk.offsets = args.offsets;
+    topk.indices = args.indices;
+    topk.top_scores = args.top_scores;
+    topk.counts = args.counts;
+    check_topk_args(plan.select, topk);
+    for (int64_t first = 0; first < plan.rows; first += plan.window_rows) {
+        const RowWindow window{static_cast<int32_t>(first),
+                               static_cast<int32_t>(std::min<int64_t>(first + plan.window_rows, plan.rows))};
+        enqueue_score_window(context, plan.score, score, window, stream);
+        launch_topk(context, plan.select, topk, window, stream);
+    }
+}
+
+}  // namespace lidx
