@@ -230,7 +230,7 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, typename T::Sh
 #pragma unroll 1
         for (uint32_t ring = item.x + first; ring < end; ring += kWarpgroups, tile_key += kWarpgroups * kTileKeys)
             score_tile<T>(p, self, shared, ring, buffer, tile_key);
-        if (p.fill_columns != 0) {
+        if (p.fill_columns > 0) {
             const int32_t of = hidden(static_cast<int32_t>(buffer));
             const ptx::SharedAddr filled = ptx::cvta_to_shared(&shared.item[of]);
             fill(p, ptx::cvta_to_shared(shared.sees[of]), load_int(filled + 8), load_int(filled + 12),
