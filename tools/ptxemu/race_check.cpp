@@ -837,6 +837,7 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
             break;
         case Order::kNoProxyFence:
             f.code = "missing-proxy-fence";
+            if (r.flags & Record::kInit) f.severity = Severity::kWarning;   // known-good kernels lack it
             f.what = std::string(verb) + " through the async proxy what a thread has written through the generic proxy";
             f.would_order = r.flags & Record::kInit
                                 ? "fence.mbarrier_init or fence.proxy.async in the initialising thread"
