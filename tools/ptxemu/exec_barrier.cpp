@@ -157,8 +157,8 @@ void encode_tx(Decoder&, const Match& m, const Instruction&, Insn& out) {
     out.aux = (m.words[1] == "complete_tx" ? 1 : 0) | (m.has("shared") || m.has("shared::cta") ? 0 : 2);
 }
 
-// Known-good kernels end with a release of a stage to a peer that may have exited. Its memory is there until the cluster
-// ends, and nobody looks.
+// Known-good kernels end with a release of a stage to a peer that may have exited. Its memory is there until the
+// cluster ends, and nobody looks.
 uint64_t* arrival_at(Exec& x, int lane, uint64_t address) {
     const uint32_t a = shared_address(x, lane, address, "mbarrier address");
     Cta& cta = cta_of(x, lane, a);
