@@ -59,17 +59,20 @@ WAITS = [
          UNORDERED | BARRIER, [0, 1, -1]),
     Kind("a wait that acquires nothing", WAIT,
          r"mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 p, [\1], \2;", UNORDERED, [0, 1, 2, -1]),
-    Kind("an arrive.expect_tx is missing", EXPECT, "", BYTES),
-    Kind("an expect_tx is missing", EXPECT, r"mbarrier.arrive.shared::cta.b64 _, [\1];", BYTES),
-    Kind("expect_tx without the arrive", EXPECT, r"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [\1], \2;", STUCK),
-    Kind("too few bytes expected", EXPECT, r"mbarrier.arrive.expect_tx.shared::cta.b64 _, [\1], 128;", BYTES),
-    Kind("too many bytes expected", EXPECT, r"mbarrier.arrive.expect_tx.shared::cta.b64 _, [\1], 131072;", BYTES),
+    Kind("an arrive.expect_tx is missing", EXPECT, "", BYTES, [0, 1]),
+    Kind("an expect_tx is missing", EXPECT, r"mbarrier.arrive.shared::cta.b64 _, [\1];", BYTES, [0, 1]),
+    Kind("expect_tx without the arrive", EXPECT, r"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [\1], \2;", STUCK,
+         [0, 1]),
+    Kind("too few bytes expected", EXPECT, r"mbarrier.arrive.expect_tx.shared::cta.b64 _, [\1], 128;", BYTES, [0, 1]),
+    Kind("too many bytes expected", EXPECT, r"mbarrier.arrive.expect_tx.shared::cta.b64 _, [\1], 131072;", BYTES,
+         [0, 1]),
     Kind("bytes expected at another mbarrier", EXPECT,
-         r"add.u32 \1, \1, 8; mbarrier.arrive.expect_tx.shared::cta.b64 _, [\1], \2; sub.u32 \1, \1, 8;", BARRIER),
-    Kind("an mbarrier is not initialised", INIT, "", {"mbarrier-not-initialised"} | BARRIER | ILLEGAL),
+         r"add.u32 \1, \1, 8; mbarrier.arrive.expect_tx.shared::cta.b64 _, [\1], \2; sub.u32 \1, \1, 8;", BARRIER,
+         [0, 1]),
+    Kind("an mbarrier is not initialised", INIT, "", {"mbarrier-not-initialised"} | BARRIER | ILLEGAL, [0, -1]),
     Kind("an mbarrier expects one arrival more", INIT,
-         r"add.u32 \2, \2, 1; mbarrier.init.shared::cta.b64 [\1], \2; sub.u32 \2, \2, 1;", STUCK),
-    Kind("an mbarrier is initialised twice", INIT, r"\g<0> \g<0>", {"mbarrier-reinitialised"}),
+         r"add.u32 \2, \2, 1; mbarrier.init.shared::cta.b64 [\1], \2; sub.u32 \2, \2, 1;", STUCK, [0, -1]),
+    Kind("an mbarrier is initialised twice", INIT, r"\g<0> \g<0>", {"mbarrier-reinitialised"}, [0, -1]),
     Kind("a tensor copy is missing", TENSOR_LOAD, "", BYTES | {"undefined-store"}, [0, 1, -1]),
     Kind("a tensor copy to the next 128 bytes", TENSOR_LOAD,
          r"add.u32 \2, \2, 128; \1 [\2], \3, [\4]; sub.u32 \2, \2, 128;",
@@ -173,10 +176,10 @@ SM90 = {
              lambda m: f"wgmma.wait_group.sync.aligned {int(m.group(1)) + 1};",
              {"wgmma-not-waited", "wgmma-register-in-use"}, [0]),
         Kind("an MMA is missing", r"wgmma\.mma_async[^;]*;", "", VALUE | {"undefined-store"}, [0, -1]),
-        Kind("k_scale is not announced", r"cp\.async\.mbarrier\.arrive\.noinc[^;]*;", "", STUCK),
+        Kind("k_scale is not announced", r"cp\.async\.mbarrier\.arrive\.noinc[^;]*;", "", STUCK, [0, 1, -1]),
         Kind("k_scale's copies are not announced, their arrivals are",
              r"cp\.async\.mbarrier\.arrive\.noinc\.shared\.b64 \[(%r\d+)\];",
-             r"mbarrier.arrive.shared::cta.b64 _, [\1];", {"cp-async-not-waited"}),
+             r"mbarrier.arrive.shared::cta.b64 _, [\1];", {"cp-async-not-waited"}, [0, 1]),
         Kind("a weight or a k_scale is not loaded", r"cp\.async\.ca[^;]*;", "", {"scores", "undefined-store"}),
         Kind("what a row sees is not said", r"st\.shared\.v2\.u32[^;]*;", "", {"scores"} | UNDEFINED),
         Kind("live keys are not said", r"st\.shared\.u32[^;]*;", "", {"scores"} | UNDEFINED, [0]),
@@ -189,6 +192,7 @@ SM90 = {
     "equivalent": {
         ("fence.mbarrier_init is missing", 0): "fence.proxy.async behind it makes the initialisation visible as well",
         ("fence.proxy.async is missing", 0): "fence.mbarrier_init before it makes the initialisation visible as well",
+        ("k_scale's copies are not announced, their arrivals are", 4): "the last item has no tokens, so copies nothing",
         # The compiler's rest of an unrolled loop: an item has one, two or four groups, so never three boxes of Q.
         **{(kind, place): "three boxes of Q, which no item has" for place in (6, 15)
            for kind in ("a tensor copy is missing", "a tensor copy to the next 128 bytes",
@@ -217,6 +221,7 @@ def main():
         shipped = file.read()
     first_line = shipped.count("\n", 0, re.search(rf"\.entry\s+{kernel}\b", shipped).start()) + 1
     ptx, begin, end = alone(shipped, kernel)
+    seeds = SEEDS if every_place else SEEDS[:3]
     failed = passed = 0
     unused = dict(table["equivalent"])
     with tempfile.TemporaryDirectory() as directory:
@@ -263,7 +268,7 @@ def main():
             for place in places:
                 match = found[place]
                 new = kind.replacement(match) if callable(kind.replacement) else match.expand(kind.replacement)
-                codes, seed = diagnoses(ptx[:begin + match.start()] + new + ptx[begin + match.end():], SEEDS)
+                codes, seed = diagnoses(ptx[:begin + match.start()] + new + ptx[begin + match.end():], seeds)
                 reason = unused.pop((kind.what, place), None)
                 line = first_line + ptx.count("\n", begin, begin + match.start())
                 what = f"{kind.what}, place {place} of {len(found)}, line {line}: {sorted(codes)} seed {seed}"
