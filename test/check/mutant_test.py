@@ -193,6 +193,7 @@ SM90 = {
         ("fence.mbarrier_init is missing", 0): "fence.proxy.async behind it makes the initialisation visible as well",
         ("fence.proxy.async is missing", 0): "fence.mbarrier_init before it makes the initialisation visible as well",
         ("k_scale's copies are not announced, their arrivals are", 4): "the last item has no tokens, so copies nothing",
+        ("what a row sees is not said", 2): "the last item has no tiles, so nobody asks what its rows see",
         # The compiler's rest of an unrolled loop: an item has one, two or four groups, so never three boxes of Q.
         **{(kind, place): "three boxes of Q, which no item has" for place in (6, 15)
            for kind in ("a tensor copy is missing", "a tensor copy to the next 128 bytes",
