@@ -73,7 +73,7 @@ namespace {
         .shared_bytes_static = 0,                                                 \
         .tmem_columns = 0,                                                        \
     },
-#define LIDX_SM90_SCORE_ROW(symbol_, heads_, depth_, tokens_)                     \
+#define LIDX_SM90_ROW(symbol_, heads_, depth_, tokens_, features_)                \
     KernelRow{                                                                    \
         .symbol = #symbol_,                                                       \
         .source = "sm90_score",                                                   \
@@ -87,7 +87,7 @@ namespace {
         .depth = depth_,                                                          \
         .depth_step = depth_,                                                     \
         .pages = Pages::kMultiplesOf16,                                           \
-        .features = kAllFeatures,                                                 \
+        .features = features_,                                                    \
         .pdl = true,                                                              \
         .weight_alignment_bytes = 0,                                              \
         .schedule = Schedule::kPersistent,                                        \
@@ -101,6 +101,10 @@ namespace {
         .shared_bytes_static = 0,                                                 \
         .tmem_columns = 0,                                                        \
     },
+#define LIDX_SM90_SCORE_ROW(symbol_, heads_, depth_, tokens_) \
+    LIDX_SM90_ROW(symbol_, heads_, depth_, tokens_, kAllFeatures)
+#define LIDX_SM90_PLAIN_ROW(symbol_, heads_, depth_, tokens_) \
+    LIDX_SM90_ROW(symbol_, heads_, depth_, tokens_, kSmLimit)
 #define LIDX_GENERIC_SCORE_ROW(symbol_, heads_, depth_, tokens_)   \
     KernelRow{                                                     \
         .symbol = #symbol_,                                        \
@@ -132,10 +136,13 @@ namespace {
 constexpr KernelRow kRows[] = {LIDX_SM100_SCORE_VARIANTS(LIDX_SM100_SCORE_ROW)
                                    LIDX_SM90_WIDE_VARIANTS(LIDX_SM90_WIDE_ROW)
                                        LIDX_SM90_SCORE_VARIANTS(LIDX_SM90_SCORE_ROW)
+                                       LIDX_SM90_PLAIN_VARIANTS(LIDX_SM90_PLAIN_ROW)
                                        LIDX_GENERIC_SCORE_VARIANTS(LIDX_GENERIC_SCORE_ROW)};
 #undef LIDX_SM100_SCORE_ROW
 #undef LIDX_SM90_WIDE_ROW
 #undef LIDX_SM90_SCORE_ROW
+#undef LIDX_SM90_PLAIN_ROW
+#undef LIDX_SM90_ROW
 #undef LIDX_GENERIC_SCORE_ROW
 static_assert(sizeof(kRows) == kKernelCount * sizeof(KernelRow), "kernel_table.h counts the same rows");
 

@@ -63,6 +63,7 @@ struct KernelRow {
 inline constexpr size_t kKernelCount =
     0 LIDX_SM100_SCORE_VARIANTS(LIDX_COUNT_ROW) LIDX_SM90_WIDE_VARIANTS(LIDX_COUNT_ROW)
         LIDX_SM90_SCORE_VARIANTS(LIDX_COUNT_ROW)
+        LIDX_SM90_PLAIN_VARIANTS(LIDX_COUNT_ROW)
         LIDX_GENERIC_SCORE_VARIANTS(LIDX_COUNT_ROW);
 #undef LIDX_COUNT_ROW
 std::span<const KernelRow, kKernelCount> kernel_rows();  // in order of preference

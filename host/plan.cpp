@@ -2,9 +2,11 @@
 #include "host/plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <limits>
+#include <tuple>
 
 #include "host/field_checks.h"
 #include "host/rows.h"
@@ -225,8 +227,15 @@ Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device) {
             true};
     }
     // The table's order is the order of preference between sources; between the tiles of one source the fewest token
-    // tiles win, then the fewest accumulator columns (32 heads and 3, 6 or 9 tokens: tiles of three), then the table's
-    // order.
+    // tiles win, then the fewest accumulator columns (32 heads and 3, 6 or 9 tokens: tiles of three), then the kernel
+    // that serves least besides what is asked for, then the table's order.
+    const auto better = [&](const KernelRow& row, const KernelRow& than) {
+        const auto rank = [&](const KernelRow& r) {
+            return std::tuple(token_tiles(request_tokens(desc), r.tile_tokens), columns(r, desc),
+                              std::popcount(r.features));
+        };
+        return rank(row) < rank(than);
+    };
     const KernelRow* best = nullptr;
     const char* source = "";
     std::string obstacles;
@@ -239,10 +248,7 @@ Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device) {
             if (!why.empty()) obstacles += (obstacles.empty() ? "" : "; ") + std::string(source) + " " + why;
             continue;
         }
-        const int64_t tiles = token_tiles(request_tokens(desc), row.tile_tokens);
-        const int64_t best_tiles = best != nullptr ? token_tiles(request_tokens(desc), best->tile_tokens) : 0;
-        if (best == nullptr || tiles < best_tiles || (tiles == best_tiles && columns(row, desc) < columns(*best, desc)))
-            best = &row;
+        if (best == nullptr || better(row, *best)) best = &row;
     }
     if (best == nullptr)
         return {nullptr, "no kernel serves " + shape_text(desc) + " on compute capability " +

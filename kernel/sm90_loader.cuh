@@ -84,17 +84,19 @@ template <class T>
 __device__ __forceinline__ Place load_place(const ScoreParams& p, const Loader& loader, const Pages& pages,
                                             int32_t tile) {
     const int64_t key = box_key<T>(loader, tile);
-    if (key >= pages.keys.end || key + loader.box_slots <= pages.keys.begin) return {kDeadPage, kDeadPage};
+    if (key >= pages.keys.end || (!T::kPlain && key + loader.box_slots <= pages.keys.begin))
+        return {kDeadPage, kDeadPage};
     Place place{pages.request, pages.request};
     if (p.block_table) {
         const int32_t index = page_index(p, key);
         place.page = ptx::ld_global_nc_s32(p.block_table + pages.request * p.block_table_stride + index);
         place.scale_page = place.page;
-        if (p.scale_block_table != p.block_table)
+        if (!T::kPlain && p.scale_block_table != p.block_table)
             place.scale_page =
                 ptx::ld_global_nc_s32(p.scale_block_table + pages.request * p.scale_block_table_stride + index);
     }
-    if (place.page >= 0 && place.page < p.num_pages && place.scale_page >= 0 && place.scale_page < p.scale_num_pages)
+    if (place.page >= 0 && place.page < p.num_pages &&
+        (T::kPlain || (place.scale_page >= 0 && place.scale_page < p.scale_num_pages)))
         return place;
     if (p.check_word) ptx::st_relaxed_gpu_global_u32(p.check_word, 1);
     return {kDeadPage, kDeadPage};
@@ -115,7 +117,8 @@ template <class T>
 __device__ __forceinline__ void load_weights(const ScoreParams& p, const Loader& loader, typename T::Shared& shared,
                                              const Item& item, ptx::SharedAddr full) {
     const ptx::SharedAddr to = ptx::cvta_to_shared(shared.q_scale[loader.items % T::kQBuffers]);
-    const bool plain = p.weight_type == FloatType::kFp32 && !p.q_scale2;
+    const bool plain = T::kPlain || (p.weight_type == FloatType::kFp32 && !p.q_scale2);
+    const int64_t stride = T::kPlain ? T::kHeads : p.weight_stride;
     const int32_t all_tokens = T::padded_tokens(item.tokens);
 #pragma unroll 1
     for (auto i = static_cast<int32_t>(loader.lane); i < all_tokens * T::kHeads; i += 32) {
@@ -124,7 +127,7 @@ __device__ __forceinline__ void load_weights(const ScoreParams& p, const Loader&
         const ptx::SharedAddr cell = to + static_cast<uint32_t>((token * T::kWeightStride + head) * 4);
         if (token >= item.tokens) ptx::st_shared_f32(cell, 0.0f);
         else if (!plain) ptx::st_shared_f32(cell, load_weight(p, row, head));
-        else ptx::cp_async_ca_4(cell, static_cast<const float*>(p.q_scale) + row * p.weight_stride + head);
+        else ptx::cp_async_ca_4(cell, static_cast<const float*>(p.q_scale) + row * stride + head);
     }
     if (plain) ptx::cp_async_mbarrier_arrive_noinc(full);
     else ptx::mbarrier_arrive(full);
@@ -137,7 +140,7 @@ __device__ __forceinline__ void load_item(const ScoreParams& p, const Loader& lo
     const uint32_t buffer = loader.items % T::kQBuffers;
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.q_full[buffer]);
     wait(ptx::cvta_to_shared(&shared.q_empty[buffer]), (loader.items / T::kQBuffers + 1) % 2);
-    if (loader.lane < T::kBlockTokens)
+    if (!T::kPlain && loader.lane < T::kBlockTokens)
         ptx::st_shared_v2_u32(ptx::cvta_to_shared(&shared.sees[buffer][loader.lane]),
                               static_cast<uint32_t>(sees.begin), static_cast<uint32_t>(sees.end));
     load_weights<T>(p, loader, shared, item, full);
@@ -180,9 +183,12 @@ __device__ __forceinline__ void load_tile(const ScoreParams& p, Loader& loader, 
 #pragma unroll
     for (int32_t word = 0; word < kWords; ++word) {
         const int32_t index = word * 32 + static_cast<int32_t>(loader.lane), box = index >> loader.slot_shift;
-        const int64_t page = of_box(pages.now.scale_page, box);
-        const int32_t slot = of_box(pages.slot, box) + index - box * loader.box_slots;
-        const bool lives = pages.keys.has(tile * T::kTileKeys + index) && page != kDeadPage;
+        // One box, the common case: its page is known.
+        const bool known = T::kPlain && loader.boxes == 1;
+        const int64_t page = known ? first_page : of_box(T::kPlain ? pages.now.page : pages.now.scale_page, box);
+        const int32_t slot = (known ? first_slot : of_box(pages.slot, box)) + index - box * loader.box_slots;
+        const int32_t key = tile * T::kTileKeys + index;
+        const bool lives = (T::kPlain ? key < pages.keys.end : pages.keys.has(key)) && page != kDeadPage;
         scale[word] = lives ? p.k_scale + page * p.k_scale_page_stride + int64_t{slot} * 4 : nullptr;
         live[word] = ptx::vote_sync_ballot(lives, ptx::kFullMask);
     }
@@ -344,6 +350,7 @@ __device__ __forceinline__ void load_requests(const ScoreParams& p, Loader& load
 template <class T>
 __device__ __forceinline__ void load_all(const ScoreParams& p, Loader& loader, typename T::Shared& shared) {
     if constexpr (T::kAlwaysBlocks) load_blocks<T>(p, loader, shared);
+    else if constexpr (T::kPlain) load_requests<T>(p, loader, shared);
     else if (blocks_differ<T>(p)) load_blocks<T>(p, loader, shared);
     else load_requests<T>(p, loader, shared);
     if (loader.warp == T::kLoaderWarps - 1)

@@ -71,9 +71,11 @@ struct Consumer {
     float weights[kColumns / 4];   // of columns 8 j + 2 q + e at 2 j + e
     uint32_t buffer;
     bool plain;                  // fp32 scores and no fill
+    bool stores;                 // T::kPlain: the lane's token exists
     int32_t token, tokens;       // the lane's first, of the item's; with 16 heads or fewer it has further ones
     KeyRange sees;               // of the lane's first token
-    int64_t row;                 // of scores: the cell of key 0 of the lane's first token; plain: its address
+    int64_t row;                 // of scores: the cell of key 0 of the lane's first token; plain: its address, in
+                                 // T::kPlain that of the lane's key in the tile of key 0
     __device__ __forceinline__ uint32_t quad() const { return lane % 4; }
     // The key of a tile whose sum this lane ends up with.
     __device__ __forceinline__ uint32_t key() const { return 16 * warp + lane / 4 + 8 * (quad() / 2); }
@@ -146,16 +148,19 @@ template <class T>
 __device__ __forceinline__ Key load_key(const Consumer& self, Shared& shared, uint32_t ring, int32_t tile_key) {
     const uint32_t index = stage_at<T>(ring).index, key = self.key();
     const uint32_t bits = ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.live[index][key / 32]));
-    return {tile_key + static_cast<int32_t>(key), ptx::ld_shared_f32(ptx::cvta_to_shared(&shared.k_scale[index][key])),
-            (bits >> key % 32 & 1) != 0};
+    const float scale = ptx::ld_shared_f32(ptx::cvta_to_shared(&shared.k_scale[index][key]));
+    const bool live = (bits >> key % 32 & 1) != 0;
+    if constexpr (T::kPlain) return {tile_key, scale, self.stores && live};
+    return {tile_key + static_cast<int32_t>(key), scale, live};
 }
 
 // A key that the row sees on a page that must not be read is dead: -inf where the launch fills.
+template <class T>
 __device__ __forceinline__ void store(const ScoreParams& p, bool plain, int64_t row, const KeyRange& sees,
                                       const Key& key, float sum) {
-    if (plain) {
+    if (T::kPlain || plain) {
         auto* cell = reinterpret_cast<float*>(row) + key.index;
-        if (sees.has(key.index) && key.live) ptx::st_global_f32(cell, ptx::mul_rn_f32(key.scale, sum));
+        if ((T::kPlain || sees.has(key.index)) && key.live) ptx::st_global_f32(cell, ptx::mul_rn_f32(key.scale, sum));
         return;
     }
     if (sees.has(key.index) && (key.live || p.fill_columns != 0))
@@ -183,7 +188,7 @@ __device__ __forceinline__ void store_tokens(const ScoreParams& p, const Consume
             row += 2 * i * p.score_stride * cell;
             if (p.relative != 0) row += (self.sees.begin - sees.begin) * cell;
         }
-        store(p, self.plain, row, sees, key,
+        store<T>(p, self.plain, row, sees, key,
               quad_sum(self, sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]));
     }
 }
@@ -213,8 +218,9 @@ __device__ __forceinline__ void stretch(const ScoreParams& p, const Consumer& se
         }
         Key key_a, key_b;
         if (T::kGroupTokens == 1) {
-            key_a = load_key<T>(self, shared, two && odd ? ring_b : ring_a, tile_key + (odd ? step_keys : 0));
-            if (!two && odd) key_a.index = -1;
+            key_a = load_key<T>(self, shared, two && odd ? ring_b : ring_a,
+                                tile_key + (odd && !T::kPlain ? step_keys : 0));
+            if (!two && odd) key_a = {-1, 0.0f, false};
         } else {
             key_a = load_key<T>(self, shared, ring_a, tile_key);
             if (two) key_b = load_key<T>(self, shared, ring_b, tile_key + step_keys);
@@ -239,7 +245,7 @@ __device__ __forceinline__ void stretch(const ScoreParams& p, const Consumer& se
             reduce<T>(self, b, sum_b);
         }
         if (T::kGroupTokens == 1)
-            store(p, self.plain, self.row, self.sees, key_a, quad_sum(self, sum_a[0], sum_a[1], sum_b[0], sum_b[1]));
+            store<T>(p, self.plain, self.row, self.sees, key_a, quad_sum(self, sum_a[0], sum_a[1], sum_b[0], sum_b[1]));
         else if (two) store_tokens<T>(p, self, shared, key_b, sum_b);
         ring += (two ? 2 : 1) * self.step;
         tile_key += (two ? 2 : 1) * step_keys;
@@ -303,11 +309,16 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared
             self.token = group_token + (T::kGroupTokens > 1 ? static_cast<int32_t>(self.quad()) % 2 : 0);
             self.tokens = tokens;
             self.buffer = buffer;
-            self.sees = load_sees(shared, buffer, self.token);
-            if (self.token >= tokens) self.sees = {0, 0};
+            self.stores = self.token < tokens;
+            if constexpr (!T::kPlain) self.sees = self.stores ? load_sees(shared, buffer, self.token) : KeyRange{0, 0};
             self.row = (int64_t{static_cast<int32_t>(item.z)} + self.token) * p.score_stride;
-            if (p.relative != 0) self.row -= self.sees.begin;
-            if (self.plain) self.row = reinterpret_cast<int64_t>(static_cast<float*>(p.scores) + self.row);
+            if constexpr (T::kPlain) {   // the second of a pair of tiles is the odd lanes' where a group has one token
+                self.row += self.key();
+                if (T::kGroupTokens == 1 && self.quad() % 2 != 0) self.row += int64_t{self.step} * kTileKeys;
+            } else if (p.relative != 0) {
+                self.row -= self.sees.begin;
+            }
+            if (T::kPlain || self.plain) self.row = reinterpret_cast<int64_t>(static_cast<float*>(p.scores) + self.row);
             if (group_token >= tokens) {   // a fourth group where there are three
                 for (; tiles > 0; --tiles, ring += self.step) {
                     wait(ptx::cvta_to_shared(&shared.k_full[stage_at<T>(ring).index]), stage_at<T>(ring).parity);
@@ -325,7 +336,7 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared
                 if (tiles != 0) stretch<T, 1>(p, self, shared, ring, tile_key);
             }
         }
-        if (p.fill_columns > 0)
+        if (!T::kPlain && p.fill_columns > 0)
             fill(p, shared, buffer, item, static_cast<int32_t>(ptx::ld_shared_u32(from + 20)),
                  static_cast<int32_t>(ptx::ld_shared_u32(from + 24)), warp, lane);
         ptx::bar_warp_sync(ptx::kFullMask);
@@ -368,12 +379,15 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
 }  // namespace
 }  // namespace lidx::sm90_score
 
-#define LIDX_SM90_SCORE_ENTRY(symbol, heads, depth, tokens)                                                            \
+#define LIDX_SM90_ENTRY(symbol, heads, depth, tokens, plain)                                                           \
     extern "C" __global__ void __launch_bounds__(lidx::sm90_score::kThreads, 1) symbol(                                \
         const __grid_constant__ lidx::ptx::TensorMap k_map, const __grid_constant__ lidx::ptx::TensorMap q_map,        \
         const __grid_constant__ lidx::ScoreParams p) {                                                                 \
         static_assert(depth == lidx::sm90_score::kDepth);                                                              \
         static_assert(tokens == lidx::sm90_score::Tile<heads>::kBlockTokens);                                          \
-        lidx::sm90_score::score<lidx::sm90_score::Tile<heads>>(k_map, q_map, p);                                       \
+        lidx::sm90_score::score<lidx::sm90_score::Tile<heads, plain>>(k_map, q_map, p);                                \
     }
+#define LIDX_SM90_SCORE_ENTRY(symbol, heads, depth, tokens) LIDX_SM90_ENTRY(symbol, heads, depth, tokens, false)
+#define LIDX_SM90_PLAIN_ENTRY(symbol, heads, depth, tokens) LIDX_SM90_ENTRY(symbol, heads, depth, tokens, true)
 LIDX_SM90_SCORE_VARIANTS(LIDX_SM90_SCORE_ENTRY)
+LIDX_SM90_PLAIN_VARIANTS(LIDX_SM90_PLAIN_ENTRY)

@@ -56,9 +56,10 @@ static_assert(kSharedBytes <= 232448, "227 KiB per CTA (CUDA C++ Programming Gui
 // Arrivals that complete a phase.
 inline constexpr uint32_t kEmptyArrivals = kConsumerWarps;     // a warp counts for as many as take no part in its tile
 
-// ---- rows of LIDX_SM90_SCORE_VARIANTS
-template <int kHeads_>
+// ---- rows of LIDX_SM90_SCORE_VARIANTS and, plain, of LIDX_SM90_PLAIN_VARIANTS
+template <int kHeads_, bool kPlain_ = false>
 struct Tile {
+    static constexpr bool kPlain = kPlain_;           // see LIDX_SM90_PLAIN_VARIANTS
     static constexpr int kHeads = kHeads_;
     static constexpr int kGroupTokens = kColumns / kHeads;     // tokens of a group
     static constexpr int kBlockTokens = kGroups * kGroupTokens;

@@ -39,6 +39,7 @@ __device__ __forceinline__ RequestWork load_work(const ScoreParams& p, int32_t r
 // Token blocks differ: in the keys that their rows see, or in the columns that are filled.
 template <class T>
 __device__ __forceinline__ bool blocks_differ(const ScoreParams& p) {
+    if constexpr (T::kPlain) return false;
     return T::kAlwaysBlocks || !rows_see_alike(p.view) || p.fill_columns > 0;
 }
 

@@ -37,6 +37,7 @@ static_assert(kStages % kLoaderWarps == 0 && kStages % kWarpgroups == 0, "who fi
 template <int kHeads_>
 struct Tile {
     static constexpr int kHeads = kHeads_;
+    static constexpr bool kPlain = false;
     static constexpr int kMmas = kHeads / 8;          // of a key tile: eight heads of eight tokens each
     static_assert(kHeads % 16 == 0, "two accumulator sets take turns");
     static constexpr int kTileKeys = sm90_wide::kTileKeys;

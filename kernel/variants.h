@@ -34,6 +34,12 @@
     X(sm90_score_h16, 16, 128, 16)  \
     X(sm90_score_h8, 8, 128, 32)
 
+// The same for plain work: the rows of a request see the same keys, one factor of fp32 weights without gaps, fp32
+// scores at the column of their key, no fill, K and its scales found by one table. The same bits.
+#define LIDX_SM90_PLAIN_VARIANTS(X)      \
+    X(sm90_score_h64_plain, 64, 128, 4)  \
+    X(sm90_score_h32_plain, 32, 128, 8)
+
 // heads 0 and depth 0: run-time values. One token per CTA row.
 #define LIDX_GENERIC_SCORE_VARIANTS(X) \
     X(generic_score, 0, 0, 1)

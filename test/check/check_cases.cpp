@@ -410,6 +410,12 @@ std::vector<Case> covering_cases() {
             "sm90_score_h32/h32/d128/t17/b2/n2600/p16/block-split/pad0/gap0/codes/slack/nocheck/guard/s1108",
             "sm90_score_h64/h64/d128/t6/b40/n300/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1110",
             "sm90_score_h32/h32/d128/t1/b40/n129/p64/block-split/pad32/gap0/special/lengths/nocheck/guard/s1109",
+            "sm90_score_h64_plain/h64/d128/t9/b1/n2600/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1111",
+            "sm90_score_h64_plain/h64/d128/t3/b2/n4100/p16/block-split/pad16/gap1/normal/ragged/nocheck/guard/s1112",
+            "sm90_score_h64_plain/h64/d128/t1/b700/n70/p32/split-pool/pad0/gap0/special/lengths/check/tight/s1113",
+            "sm90_score_h32_plain/h32/d128/t5/b3/n1100/p128/block-split/pad0/gap0/normal/bad-pages/check/guard/s1114",
+            "sm90_score_h32_plain/h32/d128/t17/b2/n2600/p0/contiguous/pad0/gap0/codes/slack/nocheck/guard/s1115",
+            "sm90_score_h32_plain/h32/d128/t6/b40/n300/p48/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1116",
             // A NaN for each head at each place of a token tile, one at a time.
             "sm100_score_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1301",
             "sm100_score_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1302",
@@ -430,6 +436,7 @@ std::vector<Case> long_cases() {
     std::vector<Case> cases;
     uint32_t seed = 100000;
     constexpr Shape shapes[] = {{"sm90_score_h64", 64, 128},     {"sm90_score_h32", 32, 128},
+                                {"sm90_score_h64_plain", 64, 128}, {"sm90_score_h32_plain", 32, 128},
                                 {"sm100_score_h64", 64, 128},    {"sm100_score_h32", 32, 128},
                                 {"sm100_score_h32_t3", 32, 128}, {"generic_score", 64, 128},
                                 {"generic_score", 32, 128}};
@@ -463,6 +470,8 @@ std::vector<Case> long_cases() {
     append_named(&cases, {
         "sm90_score_h64/h64/d128/t4/b1/n150000/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1201",
         "sm90_score_h32/h32/d128/t8/b1/n150000/p0/contiguous/pad0/gap0/lattice/plain/nocheck/guard/s1202",
+        "sm90_score_h64_plain/h64/d128/t4/b1/n150000/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1203",
+        "sm90_score_h32_plain/h32/d128/t8/b1/n150000/p0/contiguous/pad0/gap0/lattice/plain/nocheck/guard/s1204",
     });
     return cases;
 }
@@ -493,6 +502,8 @@ std::vector<Case> seed_cases() {
             "sm90_score_h64/h64/d128/t9/b1/n600/p32/split-pool/pad0/gap0/codes/slack/nocheck/tight/s2103",
             "sm90_score_h32/h32/d128/t3/b3/n500/p256/block-split/pad0/gap0/normal/bad-pages/check/guard/s2104",
             "sm90_score_h32/h32/d128/t10/b1/n723/p0/contiguous/pad0/gap2/special/plain/nocheck/guard/s2105",
+            "sm90_score_h64_plain/h64/d128/t5/b20/n450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2109",
+            "sm90_score_h32_plain/h32/d128/t3/b20/n1450/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2110",
             "generic_score/h8/d64/t3/b2/n150/p7/block-split/pad0/gap2/normal/ragged/check/guard/s2009",
         });
     return cases;
@@ -577,7 +588,9 @@ std::string missing_coverage(const std::vector<Case>& cases) {
     }
     std::vector<std::string> wanted = {"sliced"};
     auto want = [&](int part, const std::string& value) { wanted.push_back(std::to_string(part) + "=" + value); };
-    for (const char* kernel : {"auto", "sm90_score_h64", "sm90_score_h32", "generic_score"}) want(0, kernel);
+    for (const char* kernel : {"auto", "sm90_score_h64", "sm90_score_h32", "sm90_score_h64_plain",
+                               "sm90_score_h32_plain", "generic_score"})
+        want(0, kernel);
     for (const Shape& shape : kTensorShapes)
         wanted.push_back(std::string(shape.kernel) + "/d" + std::to_string(shape.depth));
     for (const Shape& shape : kTileShapes)

@@ -43,6 +43,13 @@ int tile_tokens_of(const std::string& symbol) {
     return 0;
 }
 
+// What the kernels for plain work serve (docs/kernel-sm90.md).
+bool is_plain(const Inputs& in) {
+    const Engine& e = in.c.engine;
+    return e.sees == Engine::Sees::kLength && !e.weight_bf16 && e.weight_gap == 0 && e.factor == 0 && !e.scale_table &&
+           !e.bf16 && !e.fills() && !(e.relative && in.score_columns < in.max_keys);
+}
+
 // What a user must get on this machine; "" where any kernel will do.
 std::string expected_symbol(const Machine& machine, const Inputs& in) {
     if (in.c.kernel != "auto") return in.c.kernel;
@@ -52,7 +59,7 @@ std::string expected_symbol(const Machine& machine, const Inputs& in) {
         if (in.c.depth != 128 || !tensor_page) return "";
         if (heads == 128) return "sm90_wide_h128";
         if (heads != 64 && heads != 32 && heads != 16 && heads != 8) return "";
-        return "sm90_score_h" + std::to_string(heads);
+        return "sm90_score_h" + std::to_string(heads) + (heads >= 32 && is_plain(in) ? "_plain" : "");
     }
     if (machine.compute_capability / 10 != 10) return "";
     if (in.c.depth % 64 != 0 || page % 16 != 0) return "generic_score";

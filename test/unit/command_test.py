@@ -447,7 +447,7 @@ class EndToEnd(Command):
         listed = json.loads(self.ok("info", "--json"))
         symbols = [kernel["symbol"] for kernel in listed["kernels"]]
         for symbol in ("sm100_score_h64", "sm100_score_h32", "sm100_score_h32_t3", "sm100_score_h4_t16",
-                       "sm90_score_h64", "sm90_score_h32", "generic_score"):
+                       "sm90_score_h64", "sm90_score_h32", "sm90_score_h64_plain", "generic_score"):
             self.assertIn(symbol, symbols)
             self.assertIn(symbol, text)
         shared = {kernel["symbol"]: (kernel["shared_bytes"], kernel["shared_bytes_decode"])

@@ -258,7 +258,7 @@ TEST_CASE("enqueue: a persistent launch on compute capability 9.0") {
     REQUIRE(fake().map_count == 2);
     REQUIRE(fake().launch_count == 1);
     const FakeLaunch& launch = fake().launches[0];
-    CHECK(std::string(launch.function) == "sm90_score_h64");
+    CHECK(std::string(launch.function) == "sm90_score_h64_plain");
     CHECK(launch.config.gridDimX == 64);  // 2 requests, 16 tiles of 64 keys, 2 blocks of 4 tokens
     CHECK(launch.config.gridDimY == 1);
     CHECK(launch.config.gridDimZ == 1);

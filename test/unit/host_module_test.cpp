@@ -58,7 +58,7 @@ TEST_CASE("module: a device gets the modules it can run, and shared memory is se
     const lidx::Driver driver = fake_table();
     const struct {
         int capability, modules, functions;
-    } cases[] = {{100, 2, 17}, {103, 2, 17}, {90, 3, 6}, {80, 1, 1}, {120, 1, 1}};
+    } cases[] = {{100, 2, 17}, {103, 2, 17}, {90, 3, 8}, {80, 1, 1}, {120, 1, 1}};
     for (const auto& row : cases) {
         CAPTURE(row.capability);
         fake_reset();

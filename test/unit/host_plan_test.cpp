@@ -89,15 +89,15 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
         desc.k_page_stride = desc.k_scale_page_stride = page * 132;
         CHECK(chosen(desc, kB200) == "sm100_score_h64");
         CHECK(lidx::choose_kernel(desc, kB200).reason.empty());
-        CHECK(chosen(desc, kH200) == "sm90_score_h64");
+        CHECK(chosen(desc, kH200) == "sm90_score_h64_plain");
     }
     desc = paged_desc();
     CHECK(chosen(desc, {103, 148}) == "sm100_score_h64");
-    CHECK(chosen(desc, kH200) == "sm90_score_h64");
+    CHECK(chosen(desc, kH200) == "sm90_score_h64_plain");
     CHECK(lidx::choose_kernel(desc, kH200).reason.empty());
     for (const int heads : {8, 16, 32}) {
         desc.heads = heads;
-        CHECK(chosen(desc, kH200) == "sm90_score_h" + std::to_string(heads));
+        CHECK(chosen(desc, kH200) == "sm90_score_h" + std::to_string(heads) + (heads == 32 ? "_plain" : ""));
     }
     desc.heads = 128;
     CHECK(chosen(desc, kH200) == "sm90_wide_h128");
@@ -187,7 +187,7 @@ TEST_CASE("plan: a kernel can be forced") {
     CHECK(unknown.forced_unknown);
     CHECK(contains(unknown.reason, "there are sm100_score_{h64, h64_t1, h128, h32, h32_t3, h32_t2, h32_t1, h16, "
                                    "h16_t4, h16_t2, h8, h8_t8, h8_t4, h4, h4_t16, h4_t8}, sm90_wide_h128, "
-                                   "sm90_score_{h64, h32, h16, h8}, generic_score"));
+                                   "sm90_score_{h64, h32, h16, h8, h64_plain, h32_plain}, generic_score"));
     CHECK(unknown.reason.size() < sizeof(lidx_support::reason));
 }
 
@@ -429,6 +429,12 @@ TEST_CASE("plan: a kernel serves what its row names, and says what it does not")
         }
     }
     CHECK(seen == lidx::kAllFeatures);
+    for (const auto& row : rows) {   // the kernels for plain work give way
+        CAPTURE(row.text);
+        lidx_score_desc desc = paged_desc();
+        row.ask(desc);
+        CHECK(chosen(desc, kH200) == (row.feature == lidx::kSmLimit ? "sm90_score_h64_plain" : "sm90_score_h64"));
+    }
     lidx_score_desc desc = paged_desc();   // what every kernel serves
     desc.row_map = LIDX_ROWS_FIXED;
     desc.length_type = LIDX_INT64;
@@ -436,7 +442,7 @@ TEST_CASE("plan: a kernel serves what its row names, and says what it does not")
     desc.score_columns = 1024;
     desc.flags = LIDX_FLAG_RELATIVE_COLUMNS | LIDX_FLAG_PDL;   // lengths begin at key 0
     CHECK(chosen(desc, kB200) == "sm100_score_h64");
-    CHECK(chosen(desc, kH200) == "sm90_score_h64");
+    CHECK(chosen(desc, kH200) == "sm90_score_h64_plain");
 }
 
 TEST_CASE("plan: contiguous keys are one page per request") {

@@ -384,6 +384,7 @@ TEST_CASE("SM90 layout: sizes, offsets, and the rows of the variant table") {
     CHECK(sm90_score::Tile<heads>::kBlockTokens == tokens); \
     CHECK(depth == sm90_score::kDepth);
     LIDX_SM90_SCORE_VARIANTS(CHECK_ROW)
+    LIDX_SM90_PLAIN_VARIANTS(CHECK_ROW)
 #undef CHECK_ROW
 }
 
