@@ -125,11 +125,12 @@ def loose(f):
     """Warnings of which there is one for each kind, at the first instruction."""
     one = 'mov.b32 %f0, 0f3F800000;\n'
     f.case('contractible', 'a product that may become part of an fma', one + 'mul.f32 %f1, %f0, %f0;\n'
-           'add.f32 %f2, %f1, %f0;\nmov.b32 %r9, %f2;', ['f32-contractible: `mul.f32 %f1, %f0, %f0;`'])
+           'add.f32 %f2, %f1, %f0;\nmov.b32 %r9, %f2;', ['f32-contractible: `mul.f32 %f1, %f0, %f0;`'],
+           expect=lambda t: 0x40000000)   # 2
     f.case('flushing', 'subnormals are lost', one + 'fma.rn.ftz.f32 %f1, %f0, %f0, %f0;\nmov.b32 %r9, %f1;',
-           ['f32-ftz: subnormal'])
+           ['f32-ftz: subnormal'], expect=lambda t: 0x40000000)
     f.case('approximate', 'the bits belong to the machine', one + 'rcp.approx.f32 %f1, %f0;\nmov.b32 %r9, %f1;',
-           ['f32-approx: not the same on every machine'])
+           ['f32-approx: not the same on every machine'], expect=lambda t: 0x3f800000)
     f.case('not_executed', 'an instruction that no lane executes', one + 'setp.eq.u32 %p0, 1, 2;\n'
            '@%p0 mul.f32 %f0, %f0, %f0;\nmov.b32 %r9, %f0;', expect=lambda t: 0x3f800000)
 
