@@ -2,6 +2,7 @@
 #include "host/index_launch.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "host/field_checks.h"
@@ -123,7 +124,10 @@ void enqueue_index(const lidx_context& context, const lidx_index_plan& plan, con
     if (plan.rows == 0) return;
     if (plan.workspace_bytes != 0)
         require_workspace(args.workspace, args.workspace_bytes, "the plan", plan.workspace_bytes);
-    uint8_t* workspace = static_cast<uint8_t*>(args.workspace);
+    // A device address: a pointer may not leave its object, a number may.
+    const auto workspace = [&](size_t offset_bytes) {
+        return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(args.workspace) + offset_bytes);
+    };
     lidx_score_args score = {};
     score.struct_size = sizeof(score);
     score.q = args.q;
@@ -140,11 +144,11 @@ void enqueue_index(const lidx_context& context, const lidx_index_plan& plan, con
     score.row_end = topk.row_end = args.row_end;
     score.cu_seqlens_q = topk.cu_seqlens_q = args.cu_seqlens_q;
     score.row_requests = topk.row_requests = args.row_requests;
-    score.scores = workspace + plan.scores_at;
+    score.scores = workspace(plan.scores_at);
     topk.scores = score.scores;
-    score.workspace = workspace;
+    score.workspace = args.workspace;
     score.workspace_bytes = plan.score.workspace_bytes;
-    topk.workspace = workspace + plan.score.workspace_bytes;
+    topk.workspace = workspace(plan.score.workspace_bytes);
     topk.workspace_bytes = plan.scores_at - plan.score.workspace_bytes;
     if (plan.select.params.index_kind == topk::IndexKind::kPhysical) topk.block_table = args.block_table;
     topk.offsets = args.offsets;

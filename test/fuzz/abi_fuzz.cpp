@@ -232,6 +232,45 @@ void use_topk(Fuzzer& f, lidx_context* ctx) {
          lidx_topk_merge_enqueue(ctx, f.chance(40) ? nullptr : &merge, f.device()));
 }
 
+void use_index(Fuzzer& f, lidx_context* ctx) {
+    const auto integers = [&] { return static_cast<int32_t*>(f.device()); };
+    lidx_index_desc desc;
+    lidx_index_desc_init(&desc);
+    desc.score = score_desc(f);
+    if (!f.chance(8)) desc.score.score_stride = 0, desc.score.flags &= ~uint32_t{LIDX_FLAG_FILL};
+    desc.k = 512, desc.sort = static_cast<int32_t>(f.rng.below(2));
+    desc.index_kind = static_cast<int32_t>(f.rng.below(4));
+    if (f.chance(2)) desc.workspace_budget_bytes = f.rng.below(1 << 20);
+    f.mutate(desc, {offsetof(lidx_index_desc, score) + offsetof(lidx_score_desc, kernel)});
+    lidx_index_plan* plan = nullptr;
+    if (!good(f, "lidx_index_plan_create", ctx,
+              lidx_index_plan_create(ctx, f.chance(40) ? nullptr : &desc, f.chance(40) ? nullptr : &plan)))
+        return;
+    lidx_index_plan_info info = {};
+    info.struct_size = f.chance(20) ? f.word() : sizeof(info);
+    const bool known = good(f, "lidx_get_index_plan_info", nullptr,
+                            lidx_get_index_plan_info(plan, f.chance(40) ? nullptr : &info));
+    lidx_index_args args;
+    lidx_index_args_init(&args);
+    args.q = f.device(), args.q_scale = f.device(), args.k_base = f.device(), args.k_scale_base = f.device();
+    args.indices = integers(), args.workspace = f.device(), args.workspace_bytes = known ? info.workspace_bytes : 0;
+    const lidx_score_desc& score = desc.score;
+    if (score.weight2_stride != 0) args.q_scale2 = f.device();
+    if (score.page_size != 0) args.block_table = f.device();
+    if (score.scale_block_table_stride != 0) args.scale_block_table = f.device();
+    if (score.visibility == LIDX_SEE_WINDOW) args.row_begin = f.device(), args.row_end = f.device();
+    else args.context_lens = f.device();
+    if (score.row_map == LIDX_ROWS_CU_SEQLENS) args.cu_seqlens_q = integers();
+    if (score.row_map == LIDX_ROWS_REQUEST_IDS) args.row_requests = integers();
+    if (desc.index_kind == LIDX_INDEX_OFFSET) args.offsets = integers();
+    f.mutate(args);
+    // As many launches as there are windows: a plan may well have a million.
+    if (known && info.windows < 1000)
+        good(f, "lidx_index_enqueue", ctx,
+             lidx_index_enqueue(ctx, plan, f.chance(40) ? nullptr : &args, f.device()));
+    lidx_index_plan_destroy(plan);
+}
+
 void use_cache(Fuzzer& f, lidx_context* ctx) {
     const lidx_pool pool = pool_of(f);
     lidx_cache_desc desc;
@@ -321,6 +360,8 @@ void use_context_free(Fuzzer& f, lidx_context* ctx) {
     good(f, "lidx_topk_desc_init", nullptr, lidx_topk_desc_init(nullptr));
     good(f, "lidx_topk_args_init", nullptr, lidx_topk_args_init(nullptr));
     good(f, "lidx_merge_args_init", nullptr, lidx_merge_args_init(nullptr));
+    good(f, "lidx_index_desc_init", nullptr, lidx_index_desc_init(nullptr));
+    good(f, "lidx_index_args_init", nullptr, lidx_index_args_init(nullptr));
     (void)lidx_status_string(static_cast<lidx_status>(f.word()));
     lidx_plan_destroy(nullptr);
     lidx_cache_destroy(nullptr);
@@ -361,6 +402,7 @@ void epoch(Fuzzer& f, const std::string& driver) {
         use_scores(f, ctx, plans, descs);
         use_keys(f, ctx);
         use_topk(f, ctx);
+        use_index(f, ctx);
         if (round % 8 == 0) use_cache(f, ctx);
         use_context_free(f, ctx);
         fake().launch_count = fake().map_count = 0;
