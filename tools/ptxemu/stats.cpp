@@ -67,6 +67,7 @@ std::string stats_json(const Stats& stats) {
     std::map<std::string, uint64_t> codes;
     for (const Finding& f : stats.findings) ++codes[f.code];
     append_counts(json, "findings", codes);
+    json += ",\n";
     append_counts(json, "warp_counts", stats.warp_counts);
     json += ",\n";
     append_counts(json, "thread_counts", stats.thread_counts);
