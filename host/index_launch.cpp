@@ -69,8 +69,9 @@ lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits&
     require_range("score.max_keys", columns, 0, kMaxKeys);
     score.score_stride = round_up(columns * unit, kLineBytes) / unit;
 
+    // kFillIllegal below is a part of what a kernel that fills can do.
     lidx_index_plan plan;
-    plan.score = make_plan(score, device);
+    plan.score = make_plan(score, device, score.max_rows, kFill);
     const lidx_topk_desc topk = topk_desc(desc, score);
     check_topk_desc(topk);
     plan.rows = score.max_rows;
@@ -108,7 +109,7 @@ lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits&
         }
     }
     plan.window_rows = static_cast<int32_t>(window);
-    plan.score = make_plan(score, device, window);
+    plan.score = make_plan(score, device, window, kFill);
     // A key on an illegal page is -inf to the selection; no other dead cell is ever read.
     plan.score.params.fill_columns = kFillIllegal;
     plan.select = plan_topk(topk, device, view, window);
