@@ -18,7 +18,9 @@ struct lidx_index_plan {
     // Workspace: the word of LIDX_FLAG_CHECK, the selection's, the scores of a window.
     size_t scores_at = 0, zero_bytes = 0, workspace_bytes = 0;
 
-    int32_t windows() const { return window_rows == 0 ? 0 : (rows + window_rows - 1) / window_rows; }
+    int32_t windows() const {
+        return window_rows == 0 ? 0 : static_cast<int32_t>((int64_t{rows} + window_rows - 1) / window_rows);
+    }
 };
 
 namespace lidx {
