@@ -23,11 +23,11 @@ static_assert(static_cast<int>(topk::SortBy::kScore) == LIDX_SORT_SCORE);
 bool physical(const lidx_topk_desc& desc) { return desc.index_kind == LIDX_INDEX_PHYSICAL; }
 
 // Elements between rows of k results; 0 in the description: k.
-int64_t output_stride(const char* field, int64_t stride, int32_t k, const char* rows_field, int64_t rows) {
+int64_t output_stride(int64_t stride, int32_t k) { return stride != 0 ? stride : k; }
+
+void require_output_stride(const char* field, int64_t stride, int32_t k, const char* rows_field, int64_t rows) {
     if (stride != 0) require_range(field, stride, k, kMaxInt64);
-    const int64_t used = stride != 0 ? stride : k;
-    require_span(rows_field, rows, field, used, 4);
-    return used;
+    require_span(rows_field, rows, field, output_stride(stride, k), 4);
 }
 
 bool empty(const lidx_topk_desc& desc) { return desc.max_rows == 0; }
@@ -47,10 +47,7 @@ RowView topk_view(const lidx_topk_desc& desc) {
 }  // namespace
 
 void check_topk_desc(const lidx_topk_desc& desc) {
-    if (desc.struct_size != sizeof(lidx_topk_desc))
-        fail(LIDX_ERR_STRUCT_SIZE, "lidx_topk_desc.struct_size = " + std::to_string(desc.struct_size) +
-                                       ": this version expects " + std::to_string(sizeof(lidx_topk_desc)) +
-                                       "; call lidx_topk_desc_init");
+    require_struct_size(desc, "lidx_topk_desc", "lidx_topk_desc_init");
     if ((desc.flags & ~kTopkFlags) != 0)
         fail(LIDX_ERR_VALUE, equals("flags", desc.flags) +
                                  ": may hold LIDX_FLAG_CAUSAL, LIDX_FLAG_RELATIVE_COLUMNS and LIDX_FLAG_PDL");
@@ -59,13 +56,13 @@ void check_topk_desc(const lidx_topk_desc& desc) {
     require_range("score_type", desc.score_type, LIDX_FP32, LIDX_BF16);
     const bool relative = (desc.flags & LIDX_FLAG_RELATIVE_COLUMNS) != 0;
     require_range("score_stride", desc.score_stride, relative ? 0 : desc.max_keys, kMaxInt64);
-    require_span("max_rows", desc.max_rows, "score_stride", desc.score_stride, desc.score_type == LIDX_BF16 ? 2 : 4);
+    require_span("max_rows", desc.max_rows, "score_stride", desc.score_stride, float_bytes(desc.score_type));
     require_range("forced_first", desc.forced_first, 0, kMaxInt32);
     require_range("forced_last", desc.forced_last, 0, kMaxInt32);
     require_range("index_kind", desc.index_kind, LIDX_INDEX_POSITION, LIDX_INDEX_OFFSET);
     require_range("sort", desc.sort, LIDX_SORT_POSITION, LIDX_SORT_SCORE);
-    output_stride("index_stride", desc.index_stride, desc.k, "max_rows", desc.max_rows);
-    output_stride("top_score_stride", desc.top_score_stride, desc.k, "max_rows", desc.max_rows);
+    require_output_stride("index_stride", desc.index_stride, desc.k, "max_rows", desc.max_rows);
+    require_output_stride("top_score_stride", desc.top_score_stride, desc.k, "max_rows", desc.max_rows);
     require_range("page_size", desc.page_size, physical(desc) ? 1 : 0, physical(desc) ? kMaxInt32 : 0);
     require_range("reserved", desc.reserved, 0, 0);
     require_range("block_table_stride", desc.block_table_stride, physical(desc) ? 1 : 0,
@@ -79,16 +76,12 @@ TopkPlan plan_topk(const lidx_topk_desc& desc, const DeviceLimits& device, const
     params.view = view;
     params.score_stride = desc.score_stride;
     params.block_table_stride = desc.block_table_stride;
-    params.index_stride = output_stride("index_stride", desc.index_stride, desc.k, "max_rows", desc.max_rows);
-    params.top_score_stride =
-        output_stride("top_score_stride", desc.top_score_stride, desc.k, "max_rows", desc.max_rows);
+    params.index_stride = output_stride(desc.index_stride, desc.k);
+    params.top_score_stride = output_stride(desc.top_score_stride, desc.k);
     params.k = desc.k;
-    params.min_slice_keys = topk::kMinSliceKeys;
     params.workspace_rows = static_cast<int32_t>(std::min<int64_t>(desc.max_rows, window_rows));
-    params.slices = topk::slices_per_row(params.workspace_rows, view.window_limit, desc.k, device.multiprocessors,
-                                         params.min_slice_keys);
-    params.map_words =
-        static_cast<int32_t>(topk::map_words(view.window_limit, desc.k, params.slices, params.min_slice_keys));
+    params.slices = topk::slices_per_row(params.workspace_rows, view.window_limit, desc.k, device.multiprocessors);
+    params.map_words = static_cast<int32_t>(topk::map_words(view.window_limit, desc.k, params.slices));
     params.page_size = desc.page_size;
     params.forced_first = desc.forced_first;
     params.forced_last = desc.forced_last;
@@ -96,8 +89,6 @@ TopkPlan plan_topk(const lidx_topk_desc& desc, const DeviceLimits& device, const
     params.relative = (desc.flags & LIDX_FLAG_RELATIVE_COLUMNS) != 0 ? 1 : 0;
     params.index_kind = static_cast<topk::IndexKind>(desc.index_kind);
     params.sort_by = static_cast<topk::SortBy>(desc.sort);
-    plan.kernel = desc.score_type == LIDX_BF16 ? TopkKernel::kBf16 : TopkKernel::kFp32;
-    plan.k = desc.k;
     plan.max_keys = desc.max_keys;
     plan.pdl = (desc.flags & LIDX_FLAG_PDL) != 0 && device.compute_capability >= 90;
     plan.workspace_bytes = static_cast<size_t>(topk::workspace_bytes(params.workspace_rows, params.slices, desc.k));
@@ -106,7 +97,7 @@ TopkPlan plan_topk(const lidx_topk_desc& desc, const DeviceLimits& device, const
 
 void check_topk_args(const TopkPlan& plan, const lidx_topk_args& args) {
     const topk::TopkParams& p = plan.params;
-    require_pointer("scores", args.scores, p.score_type == FloatType::kBf16 ? 2 : 4);
+    require_pointer("scores", args.scores, float_bytes(p.score_type));
     check_row_pointers(p.view, row_pointers(args));
     require_if(p.index_kind == topk::IndexKind::kPhysical, "block_table", args.block_table, 4,
                "index_kind is not LIDX_INDEX_PHYSICAL");
@@ -130,7 +121,7 @@ void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_t
     params.view.first_row = window.first;
     params.view.end_row = window.end;
     params.scores = before_window(const_cast<void*>(args.scores), window,
-                                  params.score_stride * (params.score_type == FloatType::kBf16 ? 2 : 4));
+                                  params.score_stride * float_bytes(params.score_type));
     params.block_table = static_cast<const int32_t*>(args.block_table);
     params.offsets = args.offsets;
     params.indices = args.indices;
@@ -146,7 +137,7 @@ void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_t
     config.sharedMemBytes = static_cast<unsigned>(topk::shared_bytes(params.map_words));
     config.hStream = stream;
     if (config.sharedMemBytes > static_cast<unsigned>(context.kernels->shared_bytes_per_cta()))
-        fail(LIDX_ERR_UNSUPPORTED, equals("max_keys", plan.max_keys) + " with " + equals("k", plan.k) + " needs " +
+        fail(LIDX_ERR_UNSUPPORTED, equals("max_keys", plan.max_keys) + " with " + equals("k", params.k) + " needs " +
                                        std::to_string(config.sharedMemBytes) +
                                        " bytes of shared memory, the device gives a CTA " +
                                        std::to_string(context.kernels->shared_bytes_per_cta()));
@@ -158,7 +149,8 @@ void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_t
     }
     void* kernel_params[] = {&params};
     const TopkSource& source = topk_source(context.limits.compute_capability);
-    launch_kernel(context, source.symbols[static_cast<size_t>(plan.kernel)], (*context.kernels)[plan.kernel], config,
+    const TopkKernel kernel = params.score_type == FloatType::kBf16 ? TopkKernel::kBf16 : TopkKernel::kFp32;
+    launch_kernel(context, source.symbols[static_cast<size_t>(kernel)], (*context.kernels)[kernel], config,
                   kernel_params);
 }
 
@@ -170,10 +162,7 @@ size_t topk_workspace_bytes(const lidx_context& context, const lidx_topk_desc& d
 void enqueue_topk(const lidx_context& context, const lidx_topk_desc& desc, const lidx_topk_args& args,
                   CUstream stream) {
     check_topk_desc(desc);
-    if (args.struct_size != sizeof(lidx_topk_args))
-        fail(LIDX_ERR_STRUCT_SIZE, "lidx_topk_args.struct_size = " + std::to_string(args.struct_size) +
-                                       ": this version expects " + std::to_string(sizeof(lidx_topk_args)) +
-                                       "; call lidx_topk_args_init");
+    require_struct_size(args, "lidx_topk_args", "lidx_topk_args_init");
     if (empty(desc)) return;
     const TopkPlan plan = plan_topk(desc, context.limits, topk_view(desc), desc.max_rows);
     check_topk_args(plan, args);
@@ -212,8 +201,10 @@ void enqueue_merge(const lidx_context& context, const lidx_merge_args& args, CUs
         list_stride("position_row_stride", args.position_row_stride, packed, "rows", args.rows);
     params.position_shard_stride =
         list_stride("position_shard_stride", args.position_shard_stride, args.k_in, "shards", args.shards);
-    params.index_stride = output_stride("index_stride", args.index_stride, args.k, "rows", args.rows);
-    params.top_score_stride = output_stride("top_score_stride", args.top_score_stride, args.k, "rows", args.rows);
+    require_output_stride("index_stride", args.index_stride, args.k, "rows", args.rows);
+    require_output_stride("top_score_stride", args.top_score_stride, args.k, "rows", args.rows);
+    params.index_stride = output_stride(args.index_stride, args.k);
+    params.top_score_stride = output_stride(args.top_score_stride, args.k);
     if (args.rows == 0) return;
     require_pointer("scores", args.scores, 4);
     require_pointer("positions", args.positions, 4);

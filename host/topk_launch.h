@@ -20,8 +20,6 @@ size_t topk_workspace_bytes(const lidx_context& context, const lidx_topk_desc& d
 // A selection, or the windows of one, without pointers.
 struct TopkPlan {
     topk::TopkParams params = {};
-    TopkKernel kernel = TopkKernel::kFp32;
-    int32_t k = 0;
     int64_t max_keys = 0;
     bool pdl = false;            // launched with the attribute
     size_t workspace_bytes = 0;

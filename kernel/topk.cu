@@ -91,7 +91,7 @@ __device__ __forceinline__ Choice choice_of(const TopkParams& p, int32_t n) {
 
 // How many CTAs share the row.
 __device__ __forceinline__ int32_t slices_of(const TopkParams& p, const Choice& choice) {
-    return choice.k > 0 ? active_slices(choice.keys, choice.k, p.slices, p.min_slice_keys) : 1;
+    return choice.k > 0 ? active_slices(choice.keys, p.slices) : 1;
 }
 // Which of them this is.
 __device__ __forceinline__ int32_t slice_index(const TopkParams& p) {
@@ -131,7 +131,7 @@ __device__ __forceinline__ bool leave_list(const TopkParams& p, const Source<Sco
 #pragma unroll 1
     for (int32_t i = static_cast<int32_t>(self.index); i < choice.k; i += kThreads) {
         const auto at = static_cast<int32_t>(ptx::ld_shared_u32(list + i * 4));
-        Score::store_key(keys + int64_t{i} * Score::kBytes, ordered_key(source.load(at)));
+        Score::store_key(keys + int64_t{i} * Score::kBytes, source.key_of(source.load(at)));
         ptx::st_global_u32(positions + int64_t{i} * 4, static_cast<uint32_t>(begin + at));
     }
     ptx::bar_sync();
@@ -172,7 +172,7 @@ __device__ __forceinline__ void write_row(const TopkParams& p, const RowKeys& ro
             const uint32_t at = ptx::ld_shared_u32(list + i * 4);
             const auto key_at = static_cast<int32_t>(at);
             const bool forced = key_at < p.forced_first || key_at >= all.keys - p.forced_last;
-            const uint32_t key = forced ? kForcedKey : ordered_key(all.load(key_at));
+            const uint32_t key = forced ? kForcedKey : all.key_of(all.load(key_at));
             ptx::st_shared_u64(numbers + i * 8, uint64_t{~key} << 32 | at);
         }
         ptx::bar_sync();

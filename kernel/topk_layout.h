@@ -20,21 +20,18 @@ inline constexpr int kSampleSlack = 4;
 inline constexpr int kMaxK = 4096;
 inline constexpr int kBins = 2048;                                 // of a digit of 11 bits
 
-// A row is shared out among CTAs in slices of at least kMinSliceKeys (and k) keys, each but the last a multiple of 32;
-// the margin keeps the last one from losing more than it has to the rounding.
-inline constexpr int kMinSliceKeys = 65536;   // below, a slice's own selection costs more than its reads save
-inline constexpr int kSliceMargin = 1024;
+// A row is shared out among CTAs in slices, each but the last a multiple of 32 keys. Below 65536 keys a slice's own
+// selection costs more than its reads save; the rest keeps the last slice above that, and above k, after the rounding.
+inline constexpr int kMinSliceKeys = 65536 + 1024;
+static_assert(65536 >= kMaxK);
 inline constexpr int kMaxSlices = 32;
-// Above this many CTAs per machine a row is not split: they overlap by themselves.
-inline constexpr int kSlicesPerSm = 1;
 // Bits of the map of chosen positions: the longest slice or the longest list of candidates to merge.
 inline constexpr int64_t kMaxMapBits = 524288;
 
 // How many of `most` CTAs a row of n keys occupies. 32-bit quotients: a 64-bit one costs a CTA about 500 clocks.
-LIDX_HOST_DEVICE constexpr int32_t active_slices(int32_t n, int32_t k, int32_t most, int32_t min_keys) {
+LIDX_HOST_DEVICE constexpr int32_t active_slices(int32_t n, int32_t most) {
     if (most <= 1) return 1;
-    const int32_t least = (k > min_keys ? k : min_keys) + kSliceMargin;
-    const auto fit = static_cast<int32_t>(static_cast<uint32_t>(n) / static_cast<uint32_t>(least));
+    const int32_t fit = n / kMinSliceKeys;
     return fit < 1 ? 1 : fit < most ? fit : most;
 }
 LIDX_HOST_DEVICE constexpr int32_t slice_keys(int32_t n, int32_t slices) {
@@ -44,22 +41,21 @@ LIDX_HOST_DEVICE constexpr int32_t slice_keys(int32_t n, int32_t slices) {
 
 // CTAs per row of a launch. Few long rows: as many as the machine has room for, as long as the lists that the last
 // arriver merges fit its registers (kCapacity), or as the map of positions makes necessary.
-LIDX_HOST_DEVICE constexpr int32_t slices_per_row(int64_t rows, int64_t max_keys, int32_t k, int64_t sms,
-                                                  int32_t min_keys) {
+LIDX_HOST_DEVICE constexpr int32_t slices_per_row(int64_t rows, int64_t max_keys, int32_t k, int64_t sms) {
     if (rows <= 0 || max_keys <= kCapacity) return 1;
-    int64_t most = sms * kSlicesPerSm / rows;
+    int64_t most = sms / rows;   // more rows than multiprocessors overlap by themselves
     if (most > kCapacity / k) most = kCapacity / k;
     const int64_t needed = ceil_div(max_keys + 32 * kMaxSlices, kMaxMapBits);
     if (most < needed) most = needed;
     if (most > kMaxSlices) most = kMaxSlices;
-    return active_slices(static_cast<int32_t>(max_keys), k, most < 1 ? 1 : static_cast<int32_t>(most), min_keys);
+    return active_slices(static_cast<int32_t>(max_keys), most < 1 ? 1 : static_cast<int32_t>(most));
 }
 
 // Words of each of the two maps in shared memory.
-LIDX_HOST_DEVICE constexpr int64_t map_words(int64_t max_keys, int32_t k, int32_t slices, int32_t min_keys) {
+LIDX_HOST_DEVICE constexpr int64_t map_words(int64_t max_keys, int32_t k, int32_t slices) {
     const int64_t longest = slices > 1 ? slice_keys(static_cast<int32_t>(max_keys), slices) : max_keys;
     // A shorter row than the longest may have fewer slices, each of fewer than twice the least.
-    const int64_t short_row = 2 * int64_t{(k > min_keys ? k : min_keys) + kSliceMargin} + 32;
+    const int64_t short_row = 2 * kMinSliceKeys + 32;
     const int64_t lists = int64_t{slices} * k;
     int64_t bits = slices > 1 && longest < short_row ? short_row : longest;
     if (bits > max_keys) bits = max_keys;
@@ -92,7 +88,6 @@ struct TopkParams {
     int32_t k;
     int32_t slices;                 // CTAs per row: grid = rows of the launch * slices
     int32_t workspace_rows;         // rows that the workspace has room for: no fewer than the launch has
-    int32_t min_slice_keys;         // kMinSliceKeys
     int32_t map_words;              // of each map in shared memory
     int32_t page_size;              // kPhysical
     int32_t forced_first, forced_last;   // keys at the two ends of what a row sees that are always chosen
