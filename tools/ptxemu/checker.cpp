@@ -20,6 +20,15 @@ void each_lane(uint32_t mask, F f) {
     for (; mask != 0; mask &= mask - 1) f(static_cast<uint32_t>(std::countr_zero(mask)));
 }
 
+// The lanes whose address is the lowest lane's; they leave the mask.
+uint32_t take_same(uint32_t& mask, const uint32_t* at) {
+    const uint32_t address = at[std::countr_zero(mask)];
+    uint32_t same = 0;
+    each_lane(mask, [&](uint32_t lane) { same |= at[lane] == address ? 1u << lane : 0; });
+    mask &= ~same;
+    return same;
+}
+
 }   // namespace
 
 // ---- agents and groups of lanes ----
@@ -405,9 +414,7 @@ void Checker::mbarrier_arrive(Exec& x, uint32_t mask, const uint32_t* at, bool h
     const uint32_t warp = warp_of(x);
     while (mask != 0) {
         const uint32_t address = at[std::countr_zero(mask)];
-        uint32_t same = 0;
-        each_lane(mask, [&](uint32_t lane) { same |= at[lane] == address ? 1u << lane : 0; });
-        mask &= ~same;
+        const uint32_t same = take_same(mask, at);
         Record a = record_of(x, warp, same);
         a.flags = Record::kWrite | Record::kStrong | Record::kBarrier;
         each_group(warp, same, [&](Group& g) {
@@ -431,9 +438,7 @@ void Checker::mbarrier_waited(Exec& x, uint32_t mask, const uint32_t* at, bool a
     const uint32_t warp = warp_of(x);
     while (mask != 0) {
         const uint32_t address = at[std::countr_zero(mask)];
-        uint32_t same = 0;
-        each_lane(mask, [&](uint32_t lane) { same |= at[lane] == address ? 1u << lane : 0; });
-        mask &= ~same;
+        const uint32_t same = take_same(mask, at);
         Record a = record_of(x, warp, same);
         a.flags = Record::kStrong | Record::kBarrier;
         each_group(warp, same, [&](Group& g) {

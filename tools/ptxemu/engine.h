@@ -64,6 +64,8 @@ struct Stats {
 };
 
 std::string stats_json(const Stats& stats);
+// A JSON string; control characters are left out.
+std::string json_quoted(const std::string& text);
 
 enum class RunStatus {
     kOk, kIllegalAddress, kMisaligned, kIllegalInstruction, kInvalidParams, kDeadlock, kTrap, kAssert, kInternal,

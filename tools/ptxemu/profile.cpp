@@ -88,15 +88,6 @@ const char* category_of(TraceSlice::Kind kind) {
     return kind >= TraceSlice::Kind::kWaitBarrier ? "wait" : kind == TraceSlice::Kind::kEpilogue ? "epilogue" : "run";
 }
 
-std::string quoted(const std::string& text) {
-    std::string out = "\"";
-    for (char c : text) {
-        if (c == '"' || c == '\\') out += '\\';
-        if (static_cast<unsigned char>(c) >= 0x20) out += c;
-    }
-    return out + '"';
-}
-
 }   // namespace
 
 // ---- TraceLog ----
@@ -176,7 +167,7 @@ void TraceLog::add(LaunchTrace& launch, const Program& program, const std::vecto
         }
         if (info.source_line != 0 && info.source_file > 0 &&
             static_cast<size_t>(info.source_file) < program.source_files.size()) {
-            more += ", \"source\": " + quoted(program.source_files[static_cast<size_t>(info.source_file)] + ":" +
+            more += ", \"source\": " + json_quoted(program.source_files[static_cast<size_t>(info.source_file)] + ":" +
                                               std::to_string(info.source_line));
         }
         separate();
@@ -184,7 +175,7 @@ void TraceLog::add(LaunchTrace& launch, const Program& program, const std::vecto
         std::fprintf(file_,
                      "{\"ph\": \"X\", \"name\": %s, \"cat\": \"%s\", \"pid\": %" PRIu64
                      ", \"tid\": %u, \"ts\": %.4f, \"dur\": %.4f, \"args\": {\"ptx_line\": %d%s}}",
-                     quoted(title).c_str(), category_of(s.kind), process, s.track, s.begin * 1e-3,
+                     json_quoted(title).c_str(), category_of(s.kind), process, s.track, s.begin * 1e-3,
                      (s.end - s.begin) * 1e-3, info.line, more.c_str());
     }
 }

@@ -5,9 +5,8 @@
 #include "engine.h"
 
 namespace ptxemu {
-namespace {
 
-std::string quoted(const std::string& text) {
+std::string json_quoted(const std::string& text) {
     std::string out = "\"";
     for (char c : text) {
         if (c == '"' || c == '\\') out += '\\';
@@ -16,12 +15,14 @@ std::string quoted(const std::string& text) {
     return out + '"';
 }
 
+namespace {
+
 void append_counts(std::string& json, const std::string& name, const std::map<std::string, uint64_t>& counts,
                    const std::string& indent = "  ") {
-    json += indent + quoted(name) + ": {";
+    json += indent + json_quoted(name) + ": {";
     const char* separator = "\n";
     for (const auto& [key, value] : counts) {
-        json += separator + indent + "  " + quoted(key) + ": " + std::to_string(value);
+        json += separator + indent + "  " + json_quoted(key) + ": " + std::to_string(value);
         separator = ",\n";
     }
     json += counts.empty() ? "}" : "\n" + indent + "}";
@@ -91,7 +92,7 @@ std::string stats_json(const Stats& stats) {
         separator = "\n";
         for (const auto& [line, passes] : stats.bank_conflicts) {
             if (passes[0] == passes[1]) continue;
-            json += separator + ("      " + quoted(line)) + ": {\"taken\": " + std::to_string(passes[0]) +
+            json += separator + ("      " + json_quoted(line)) + ": {\"taken\": " + std::to_string(passes[0]) +
                     ", \"without_conflicts\": " + std::to_string(passes[1]) + "}";
             separator = ",\n";
         }
