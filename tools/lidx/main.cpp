@@ -2,22 +2,16 @@
 // The command lidx: options and exit codes. What each subcommand does is in the file of its name.
 #include <CLI/CLI.hpp>
 
-#include <cerrno>
-#include <charconv>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
-#include <exception>
 #include <functional>
 #include <limits>
 #include <memory>
-#include <new>
 #include <string>
-#include <system_error>
 
 #include <lidx.h>
 
 #include "case_io.h"
+#include "command_line.h"
 #include "commands.h"
 #include "failure.h"
 #include "kernel/schedule.h"
@@ -49,23 +43,6 @@ constexpr const char* kExamples =
     "  2  bad input: arguments, files that are missing or malformed, outputs that cannot be written\n"
     "  3  no device or no driver\n"
     "  4  a driver call failed, or a defect in lidx\n";
-
-// Whole decimal numbers only. CLI11's own conversion takes 010 for 8, -1 for 2^64 - 1, 2^64 for the same, and an empty
-// text for 0.
-template <class T>
-CLI::Validator whole(T low, T high) {
-    return {[low, high](std::string& text) -> std::string {
-                T value = 0;
-                const char* end = text.data() + text.size();
-                const auto result = std::from_chars(text.data(), end, value);
-                if (result.ec != std::errc() || result.ptr != end || value < low || value > high)
-                    return "Value '" + text.substr(0, 40) + "' is not a whole number from " + std::to_string(low)
-                           + " to " + std::to_string(high);
-                text = std::to_string(value);
-                return "";
-            },
-            std::to_string(low) + " to " + std::to_string(high)};
-}
 
 void add_gen(CLI::App& app, std::function<int()>& chosen) {
     auto* command = app.add_subcommand("gen", "Make a case: queries and a paged key cache as .npy files");
@@ -269,12 +246,6 @@ void add_bench(CLI::App& app, std::function<int()>& chosen) {
     command->callback([o, &chosen] { chosen = [o] { return run_bench(*o); }; });
 }
 
-int report(int code, const char* message) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "lidx: %s\n", message);
-    return code;
-}
-
 int run(int argc, char** argv) {
     CLI::App app(kDescription, "lidx");
     app.footer(kExamples);
@@ -300,18 +271,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    int code = kInternal;
-    try {
-        code = run(argc, argv);
-    } catch (const Failure& failure) {
-        return report(failure.code, failure.what());
-    } catch (const std::bad_alloc&) {
-        return report(kInternal, "out of memory");
-    } catch (const std::exception& error) {
-        return report(kInternal, error.what());
-    }
-    // A write that failed earlier, when the buffer was full, has left only the stream's error flag.
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-        return report(kBadInput, (std::string("standard output: ") + std::strerror(errno)).c_str());
-    return code;
+    return guarded_main("lidx", kInternal, [&] { return run(argc, argv); });
 }

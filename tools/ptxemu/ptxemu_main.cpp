@@ -2,21 +2,19 @@
 // The command ptxemu: options and exit codes.
 #include <CLI/CLI.hpp>
 
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <thread>
 
+#include "command_line.h"
 #include "run_command.h"
-#include "tool_failure.h"
 
 namespace {
 
 using namespace ptxemu;
+using tool::whole;
 
 constexpr const char* kDescription =
     "ptxemu runs a kernel from a PTX file on this computer's CPU: tensor cores, TMA, mbarriers and Tensor Memory of\n"
@@ -73,21 +71,6 @@ CLI::Validator dimensions(Dim3* to) {
                 return "Value '" + text.substr(0, 40) + "' is not X, X,Y or X,Y,Z with numbers from 1";
             },
             "X,Y,Z"};
-}
-
-template <class T>
-CLI::Validator whole(T low, T high) {
-    return {[low, high](std::string& text) -> std::string {
-                T value = 0;
-                const char* end = text.data() + text.size();
-                const auto result = std::from_chars(text.data(), end, value);
-                if (result.ec != std::errc() || result.ptr != end || value < low || value > high)
-                    return "Value '" + text.substr(0, 40) + "' is not a whole number from " + std::to_string(low) +
-                           " to " + std::to_string(high);
-                text = std::to_string(value);
-                return "";
-            },
-            std::to_string(low) + " to " + std::to_string(high)};
 }
 
 // The command line as a shell would take it, without the options that choose seeds.
@@ -163,12 +146,6 @@ void add_info(CLI::App& app, std::function<int()>& chosen) {
     command->callback([o, &chosen] { chosen = [o] { return list_kernels(*o); }; });
 }
 
-int report(int code, const char* message) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "ptxemu: %s\n", message);
-    return code;
-}
-
 int run_main(int argc, char** argv) {
     CLI::App app(kDescription, "ptxemu");
     app.footer(kExamples);
@@ -188,17 +165,5 @@ int run_main(int argc, char** argv) {
 }   // namespace
 
 int main(int argc, char** argv) {
-    int code = kRunInternal;
-    try {
-        code = run_main(argc, argv);
-    } catch (const tool::Failure& failure) {
-        return report(failure.code, failure.what());
-    } catch (const std::bad_alloc&) {
-        return report(kRunInternal, "out of memory");
-    } catch (const std::exception& error) {
-        return report(kRunInternal, error.what());
-    }
-    if (std::fflush(stdout) != 0)
-        return report(kRunBadInput, (std::string("standard output: ") + std::strerror(errno)).c_str());
-    return code;
+    return tool::guarded_main("ptxemu", kRunInternal, [&] { return run_main(argc, argv); });
 }

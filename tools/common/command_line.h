@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the commands share at their command line. Needs CLI11.
+#pragma once
+#include <CLI/CLI.hpp>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <system_error>
+
+#include "tool_failure.h"
+
+namespace tool {
+
+// Whole decimal numbers only. CLI11's own conversion takes 010 for 8, -1 for 2^64 - 1, 2^64 for the same, and an empty
+// text for 0.
+template <class T>
+CLI::Validator whole(T low, T high) {
+    return {[low, high](std::string& text) -> std::string {
+                T value = 0;
+                const char* end = text.data() + text.size();
+                const auto result = std::from_chars(text.data(), end, value);
+                if (result.ec != std::errc() || result.ptr != end || value < low || value > high)
+                    return "Value '" + text.substr(0, 40) + "' is not a whole number from " + std::to_string(low) +
+                           " to " + std::to_string(high);
+                text = std::to_string(value);
+                return "";
+            },
+            std::to_string(low) + " to " + std::to_string(high)};
+}
+
+// What main() does around run(): an exception becomes a line on stderr and an exit code, a failed write of standard
+// output kBadInputCode.
+template <class Run>
+int guarded_main(const char* name, int internal_code, Run&& run) {
+    const auto report = [&](int code, const std::string& message) {
+        std::fflush(stdout);
+        std::fprintf(stderr, "%s: %s\n", name, message.c_str());
+        return code;
+    };
+    int code = internal_code;
+    try {
+        code = run();
+    } catch (const Failure& failure) {
+        return report(failure.code, failure.what());
+    } catch (const std::bad_alloc&) {
+        return report(internal_code, "out of memory");
+    } catch (const std::exception& error) {
+        return report(internal_code, error.what());
+    }
+    // A write that failed earlier, when the buffer was full, has left only the stream's error flag.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+        return report(kBadInputCode, std::string("standard output: ") + std::strerror(errno));
+    return code;
+}
+
+}  // namespace tool
