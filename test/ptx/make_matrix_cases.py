@@ -505,6 +505,109 @@ def tensor_columns(n):
     return columns
 
 
+def mma_product(a, b, ta, tb, dt, steps):
+    """D = A B^T of the fifth-generation tensor core, a K step after the other."""
+    k = 256 // BITS[ta]
+    d = []
+    for row in a:
+        line = []
+        for column in b:
+            c = None
+            for s in range(steps):
+                c = element(ta, row[s * k : s * k + k], column[s * k : s * k + k], ta, tb, c, dt, 25, 23)
+            line.append(c)
+        d.append(line)
+    return d
+
+
+def mma_descriptors(kind, ta, tb, dt, m, n, span, lbo, sbo):
+    """The instruction descriptor and the constant bits of the operands'."""
+    types = {
+        'f16': {'f16': 0, 'bf16': 1},
+        'tf32': {'tf32': 2},
+        'f8f6f4': {'e4m3': 0, 'e5m2': 1},
+        'i8': {'u8': 0, 's8': 1},
+    }[kind]
+    instruction = {'f16': 0, 'f32': 1, 's32': 2}[dt] << 4 | types[ta] << 7 | types[tb] << 10
+    instruction |= (n >> 3) << 17 | (m >> 4) << 24
+    swizzle_code = {0: 0, 128: 2, 64: 4, 32: 6}[span]
+    return instruction, swizzle_code << 61 | 1 << 46 | (sbo >> 4) << 32 | (lbo >> 4) << 16
+
+
+def mma_prepare(columns, sbo, steps, a_in_tmem):
+    """Every cell of D gets 0x01234567; A goes to Tensor Memory behind it, if it is there."""
+    body = '''
+mov.b32 %r30, 0x01234567;
+shr.u32 %r31, %r0, 5;
+shl.b32 %r31, %r31, 21;
+add.u32 %r31, %r31, %r20;
+'''
+    for j in range(columns):
+        body += 'add.u32 %%r32, %%r31, %d;\ntcgen05.st.sync.aligned.32x32b.x1.b32 [%%r32], {%%r30};\n' % j
+    # Row = lane: the thread writes the 8 words of each K step of its row (no swizzle in the image).
+    for s in range(steps if a_in_tmem else 0):
+        for w in range(8):
+            body += '''
+shr.u32 %%r33, %%r0, 3;
+mul.lo.u32 %%r33, %%r33, %d;
+and.b32 %%r34, %%r0, 7;
+shl.b32 %%r34, %%r34, 4;
+add.u32 %%r33, %%r33, %%r34;
+add.u32 %%r33, %%r33, %%r10;
+ld.shared.b32 %%r35, [%%r33+%d];
+add.u32 %%r32, %%r31, %d;
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%%r32], {%%r35};
+''' % (sbo, (32 * s + 4 * w) // 16 * 128 + 4 * w % 16, columns + 8 * s + w)
+    return body
+
+
+def mma_issue(group, kind, instruction, a_column, steps, span, a_in_tmem, lanes_off):
+    """The K steps, by the descriptors in %l7 and %l8."""
+    body = ''
+    for s in range(steps):
+        step = (32 * s if span else 2 * s * 128) >> 4
+        body += 'add.u64 %%l9, %%l7, %d;\nadd.u64 %%l10, %%l8, %d;\n' % (step, step)
+        body += 'setp.ne.u32 %%p5, %d, 0;\nadd.u32 %%r36, %%r20, %d;\n' % (s, a_column + 8 * s)
+        off = ''
+        if lanes_off is not None:
+            off = ', {%s}' % ', '.join('%%r%d' % (40 + i) for i in range(4 * group))
+            body += ''.join('mov.b32 %%r%d, 0x%x;\n' % (40 + i, v) for i, v in enumerate(lanes_off))
+        body += 'tcgen05.mma.cta_group::%d.kind::%s [%%r20], %s, %%l10, 0x%x%s, %%p5;\n' % (
+            group,
+            kind,
+            '[%r36]' if a_in_tmem else '%l9',
+            instruction,
+            off,
+        )
+    return body
+
+
+def mma_read_back(columns):
+    """Waits for the commit and stores D, a column after the other."""
+    body = '''
+ISSUED:
+mov.u32 %r22, bar;
+WAIT:
+mbarrier.try_wait.parity.shared::cta.b64 %p6, [%r22], 0;
+@!%p6 bra WAIT;
+bar.warp.sync -1;
+tcgen05.fence::after_thread_sync;
+mad.wide.u32 %l11, %r0, 4, %l1;
+'''.lstrip()
+    for j in range(columns):
+        body += 'add.u32 %%r32, %%r31, %d;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {%%r37}, [%%r32];\n' % j
+        body += 'tcgen05.wait::ld.sync.aligned;\n'
+        body += 'st.global.b32 [%%l11+%d], %%r37;\n' % (512 * j)
+    return body
+
+
+def mma_shared(words_of_image):
+    return (
+        '.shared .align 1024 .b8 smem[%d]; .shared .align 8 .b64 bar; .shared .align 4 .b32 slot;'
+        % (words_of_image * 4)
+    )
+
+
 def tcgen05_mma(f, integers):
     def add(kind, ta, tb, dt, m, n, steps, span, a_in_tmem=False, negate=(0, 0), lanes_off=None, file=f):
         bits = BITS[ta]
@@ -518,18 +621,9 @@ def tcgen05_mma(f, integers):
         offset_b = len(a_image)
         image = words(a_image + b_image)
         sign = {'f16': 0x8000, 'bf16': 0x8000, 'tf32': 1 << 31, 'e4m3': 128, 'e5m2': 128}
-        d = []
-        for i in range(m):
-            line = []
-            for j in range(n):
-                c = None
-                for s in range(steps):
-                    x, y = a[i][s * k : s * k + k], b[j][s * k : s * k + k]
-                    x = [v ^ sign[ta] for v in x] if negate[0] else x
-                    y = [v ^ sign[tb] for v in y] if negate[1] else y
-                    c = element(ta, x, y, ta, tb, c, dt, 25, 23)
-                line.append(c)
-            d.append(line)
+        a = [[v ^ sign[ta] for v in row] for row in a] if negate[0] else a
+        b = [[v ^ sign[tb] for v in row] for row in b] if negate[1] else b
+        d = mma_product(a, b, ta, tb, dt, steps)
         # Layout D: M = 128, row = lane. Layout F: M = 64, row -> lane row % 16 + 32 (row / 16).
         out = []
         for j in range(n):
@@ -539,43 +633,11 @@ def tcgen05_mma(f, integers):
                     out.append(0x01234567)  # what the kernel put there before
                 else:
                     out.append(d[row][j])
-        types = {
-            'f16': {'f16': 0, 'bf16': 1},
-            'tf32': {'tf32': 2},
-            'f8f6f4': {'e4m3': 0, 'e5m2': 1},
-            'i8': {'u8': 0, 's8': 1},
-        }[kind]
-        instruction = {'f16': 0, 'f32': 1, 's32': 2}[dt] << 4 | types[ta] << 7 | types[tb] << 10
-        instruction |= negate[0] << 13 | negate[1] << 14 | (n >> 3) << 17 | (m >> 4) << 24
-        swizzle_code = {0: 0, 128: 2, 64: 4, 32: 6}[span]
-        constant = swizzle_code << 61 | 1 << 46 | (sbo >> 4) << 32 | (lbo >> 4) << 16
+        instruction, constant = mma_descriptors(kind, ta, tb, dt, m, n, span, lbo, sbo)
+        instruction |= negate[0] << 13 | negate[1] << 14
         columns = tensor_columns(n + (8 * steps if a_in_tmem else 0))
-        a_column = n
-        body = COPY_IN % len(image) + alloc(columns)
-        body += '''
-mov.b32 %r30, 0x01234567;
-shr.u32 %r31, %r0, 5;
-shl.b32 %r31, %r31, 21;
-add.u32 %r31, %r31, %r20;
-'''
-        for j in range(n):
-            body += 'add.u32 %%r32, %%r31, %d;\ntcgen05.st.sync.aligned.32x32b.x1.b32 [%%r32], {%%r30};\n' % j
-        if a_in_tmem:
-            # Row = lane: the thread writes the 8 words of each K step of its row (M = 128, no swizzle in the image).
-            assert m == 128 and not span
-            for s in range(steps):
-                for w in range(8):
-                    body += '''
-shr.u32 %%r33, %%r0, 3;
-mul.lo.u32 %%r33, %%r33, %d;
-and.b32 %%r34, %%r0, 7;
-shl.b32 %%r34, %%r34, 4;
-add.u32 %%r33, %%r33, %%r34;
-add.u32 %%r33, %%r33, %%r10;
-ld.shared.b32 %%r35, [%%r33+%d];
-add.u32 %%r32, %%r31, %d;
-tcgen05.st.sync.aligned.32x32b.x1.b32 [%%r32], {%%r35};
-''' % (sbo, (32 * s + 4 * w) // 16 * 128 + 4 * w % 16, a_column + 8 * s + w)
+        assert not a_in_tmem or (m == 128 and not span)
+        body = COPY_IN % len(image) + alloc(columns) + mma_prepare(n, sbo, steps, a_in_tmem)
         body += '''
 tcgen05.wait::st.sync.aligned;
 tcgen05.fence::before_thread_sync;
@@ -588,35 +650,12 @@ add.u64 %%l8, %%l7, %d;
 setp.ne.u32 %%p4, %%r0, 0;
 @%%p4 bra ISSUED;
 ''' % (constant, offset_b >> 4)
-        for s in range(steps):
-            step = (32 * s if span else 2 * s * 128) >> 4
-            body += 'add.u64 %%l9, %%l7, %d;\nadd.u64 %%l10, %%l8, %d;\n' % (step, step)
-            body += 'setp.ne.u32 %%p5, %d, 0;\nadd.u32 %%r36, %%r20, %d;\n' % (s, a_column + 8 * s)
-            off = '' if lanes_off is None else ', {%s}' % ', '.join('%%r%d' % (40 + i) for i in range(4))
-            if lanes_off is not None:
-                body += ''.join('mov.b32 %%r%d, 0x%x;\n' % (40 + i, v) for i, v in enumerate(lanes_off))
-            body += 'tcgen05.mma.cta_group::1.kind::%s [%%r20], %s, %%l10, 0x%x%s, %%p5;\n' % (
-                kind,
-                '[%r36]' if a_in_tmem else '%l9',
-                instruction,
-                off,
-            )
+        body += mma_issue(1, kind, instruction, n, steps, span, a_in_tmem, lanes_off)
         body += '''
 mov.u32 %r22, bar;
 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r22];
-ISSUED:
-mov.u32 %r22, bar;
-WAIT:
-mbarrier.try_wait.parity.shared::cta.b64 %p6, [%r22], 0;
-@!%p6 bra WAIT;
-bar.warp.sync -1;
-tcgen05.fence::after_thread_sync;
-mad.wide.u32 %l11, %r0, 4, %l1;
 '''
-        for j in range(n):
-            body += 'add.u32 %%r32, %%r31, %d;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {%%r37}, [%%r32];\n' % j
-            body += 'tcgen05.wait::ld.sync.aligned;\n'
-            body += 'st.global.b32 [%%l11+%d], %%r37;\n' % (512 * j)
+        body += mma_read_back(n)
         body += TENSOR_TAIL.replace('COLUMNS', str(columns))
         name = 'tcgen05_mma_%s_m%dn%d_%s_%s_%s_%s%s%s%s' % (
             kind,
@@ -636,8 +675,7 @@ mad.wide.u32 %l11, %r0, 4, %l1;
             ['in b32: ' + hexes(image), 'out b32: ' + hexes(out)],
             body,
             block=128,
-            registers='.shared .align 1024 .b8 smem[%d]; .shared .align 8 .b64 bar; .shared .align 4 .b32 slot;'
-            % (len(image) * 4),
+            registers=mma_shared(len(image)),
         )
 
     add('f8f6f4', 'e4m3', 'e4m3', 'f32', 128, 16, 4, 128)
@@ -681,15 +719,7 @@ def tcgen05_pair(f, integers):
             offset_b = len(part)
             rest = operand_image(b_bytes[cta * n // 2 : (cta + 1) * n // 2], span_bytes, span, 0)[0]
             images.append(words(part + rest))
-        d = []
-        for i in range(m):
-            line = []
-            for j in range(n):
-                c = None
-                for s in range(steps):
-                    c = element(ta, a[i][s * k : s * k + k], b[j][s * k : s * k + k], ta, tb, c, dt, 25, 23)
-                line.append(c)
-            d.append(line)
+        d = mma_product(a, b, ta, tb, dt, steps)
         d_columns = n if m == 256 else n // 2
         out = []
         for cta in range(2):
@@ -698,15 +728,7 @@ def tcgen05_pair(f, integers):
                     row, column = pair_part(m, n, cta, t, j)
                     off = lanes_off is not None and lanes_off[4 * cta + t // 32] >> (t % 32) & 1
                     out.append(0x01234567 if off else d[row][column])
-        types = {
-            'f16': {'f16': 0, 'bf16': 1},
-            'tf32': {'tf32': 2},
-            'f8f6f4': {'e4m3': 0, 'e5m2': 1},
-            'i8': {'u8': 0, 's8': 1},
-        }[kind]
-        instruction = {'f16': 0, 'f32': 1, 's32': 2}[dt] << 4 | types[ta] << 7 | types[tb] << 10
-        instruction |= (n >> 3) << 17 | (m >> 4) << 24
-        constant = {0: 0, 128: 2, 64: 4, 32: 6}[span] << 61 | 1 << 46 | (sbo >> 4) << 32 | (lbo >> 4) << 16
+        instruction, constant = mma_descriptors(kind, ta, tb, dt, m, n, span, lbo, sbo)
         columns = tensor_columns(d_columns + (8 * steps if a_in_tmem else 0))
         image_bytes = 4 * len(images[0])
         out_bytes = 512 * d_columns
@@ -718,29 +740,8 @@ def tcgen05_pair(f, integers):
             % (image_bytes, out_bytes),
         ) % len(images[0])
         body += MEET + alloc(columns).replace('cta_group::1', 'cta_group::2')
-        body += """
-mov.b32 %r30, 0x01234567;
-shr.u32 %r31, %r0, 5;
-shl.b32 %r31, %r31, 21;
-add.u32 %r31, %r31, %r20;
-"""
-        for j in range(d_columns):
-            body += 'add.u32 %%r32, %%r31, %d;\ntcgen05.st.sync.aligned.32x32b.x1.b32 [%%r32], {%%r30};\n' % j
-        if a_in_tmem:
-            assert m == 256 and not span
-            for s in range(steps):
-                for w in range(8):
-                    body += """
-shr.u32 %%r33, %%r0, 3;
-mul.lo.u32 %%r33, %%r33, %d;
-and.b32 %%r34, %%r0, 7;
-shl.b32 %%r34, %%r34, 4;
-add.u32 %%r33, %%r33, %%r34;
-add.u32 %%r33, %%r33, %%r10;
-ld.shared.b32 %%r35, [%%r33+%d];
-add.u32 %%r32, %%r31, %d;
-tcgen05.st.sync.aligned.32x32b.x1.b32 [%%r32], {%%r35};
-""" % (sbo, (32 * s + 4 * w) // 16 * 128 + 4 * w % 16, d_columns + 8 * s + w)
+        assert not a_in_tmem or (m == 256 and not span)
+        body += mma_prepare(d_columns, sbo, steps, a_in_tmem)
         body += """
 tcgen05.wait::st.sync.aligned;
 tcgen05.fence::before_thread_sync;
@@ -756,36 +757,13 @@ setp.ne.u32 %%p4, %%r0, 0;
 setp.ne.u32 %%p4, %%r50, %d;
 @%%p4 bra ISSUED;
 """.replace('MEET\n', MEET) % (constant, offset_b >> 4, issuer)
-        for s in range(steps):
-            step = (32 * s if span else 2 * s * 128) >> 4
-            body += 'add.u64 %%l9, %%l7, %d;\nadd.u64 %%l10, %%l8, %d;\n' % (step, step)
-            body += 'setp.ne.u32 %%p5, %d, 0;\nadd.u32 %%r36, %%r20, %d;\n' % (s, d_columns + 8 * s)
-            off = '' if lanes_off is None else ', {%s}' % ', '.join('%%r%d' % (40 + i) for i in range(8))
-            if lanes_off is not None:
-                body += ''.join('mov.b32 %%r%d, 0x%x;\n' % (40 + i, v) for i, v in enumerate(lanes_off))
-            body += 'tcgen05.mma.cta_group::2.kind::%s [%%r20], %s, %%l10, 0x%x%s, %%p5;\n' % (
-                kind,
-                '[%r36]' if a_in_tmem else '%l9',
-                instruction,
-                off,
-            )
+        body += mma_issue(2, kind, instruction, d_columns, steps, span, a_in_tmem, lanes_off)
         body += """
 mov.u32 %r22, bar;
 mov.b16 %h0, 3;
 tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r22], %h0;
-ISSUED:
-mov.u32 %r22, bar;
-WAIT:
-mbarrier.try_wait.parity.shared::cta.b64 %p6, [%r22], 0;
-@!%p6 bra WAIT;
-bar.warp.sync -1;
-tcgen05.fence::after_thread_sync;
-mad.wide.u32 %l11, %r0, 4, %l1;
 """
-        for j in range(d_columns):
-            body += 'add.u32 %%r32, %%r31, %d;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {%%r37}, [%%r32];\n' % j
-            body += 'tcgen05.wait::ld.sync.aligned;\n'
-            body += 'st.global.b32 [%%l11+%d], %%r37;\n' % (512 * j)
+        body += mma_read_back(d_columns)
         body += 'tcgen05.fence::before_thread_sync;\n' + MEET + 'tcgen05.fence::after_thread_sync;\n'
         body += TENSOR_TAIL.replace('COLUMNS', str(columns)).replace('cta_group::1', 'cta_group::2')
         body += MEET
@@ -808,8 +786,7 @@ mad.wide.u32 %l11, %r0, 4, %l1;
             body,
             block=128,
             cluster=2,
-            registers='.shared .align 1024 .b8 smem[%d]; .shared .align 8 .b64 bar; .shared .align 4 .b32 slot;'
-            % image_bytes,
+            registers=mma_shared(len(images[0])),
         )
 
     add('f8f6f4', 'e4m3', 'e4m3', 'f32', 256, 16, 4, 128)
