@@ -52,10 +52,7 @@ void enqueue_copies(const lidx_cache& cache, const PagePool::Extension& extensio
 }
 
 KeyRows check_keys(const lidx_cache& cache, const lidx_cache_keys& keys) {
-    if (keys.struct_size != sizeof(lidx_cache_keys))
-        fail(LIDX_ERR_STRUCT_SIZE, "lidx_cache_keys.struct_size = " + std::to_string(keys.struct_size) +
-                                       ": this version expects " + std::to_string(sizeof(lidx_cache_keys)) +
-                                       "; call lidx_cache_keys_init");
+    require_struct_size(keys, "lidx_cache_keys", "lidx_cache_keys_init");
     check_quantise_flags(keys.flags, 0, "LIDX_FLAG_ROTATE, _ROTATE_ROUND and _POW2_SCALE");
     require_range("layer", keys.layer, 0, cache.layers - 1);
     const KeyRows rows{keys.keys, keys.key_type, keys.rows, keys.key_stride, keys.flags};
@@ -71,10 +68,7 @@ void check_sequences(const int64_t* sequences, int32_t count) {
 }  // namespace
 
 lidx_cache make_cache(const lidx_context& context, const lidx_cache_desc& desc) {
-    if (desc.struct_size != sizeof(lidx_cache_desc))
-        fail(LIDX_ERR_STRUCT_SIZE, "lidx_cache_desc.struct_size = " + std::to_string(desc.struct_size) +
-                                       ": this version expects " + std::to_string(sizeof(lidx_cache_desc)) +
-                                       "; call lidx_cache_desc_init");
+    require_struct_size(desc, "lidx_cache_desc", "lidx_cache_desc_init");
     if (desc.pool == nullptr) fail(LIDX_ERR_NULL, "pool is null");
     const lidx_pool& pool = *desc.pool;
     check_pool(pool, PoolUse::kStore);
@@ -140,10 +134,7 @@ void append(lidx_cache& cache, int64_t sequence, const lidx_cache_keys& keys, CU
 }
 
 void fill_tables(const lidx_cache& cache, const lidx_cache_tables& tables, CUstream stream) {
-    if (tables.struct_size != sizeof(lidx_cache_tables))
-        fail(LIDX_ERR_STRUCT_SIZE, "lidx_cache_tables.struct_size = " + std::to_string(tables.struct_size) +
-                                       ": this version expects " + std::to_string(sizeof(lidx_cache_tables)) +
-                                       "; call lidx_cache_tables_init");
+    require_struct_size(tables, "lidx_cache_tables", "lidx_cache_tables_init");
     check_sequences(tables.sequences, tables.count);
     if (tables.reserved != 0) fail(LIDX_ERR_VALUE, equals("reserved", tables.reserved) + ": must be 0");
     require_range("block_table_stride", tables.block_table_stride, tables.count > 0 ? 1 : 0, kMaxInt64);

@@ -17,16 +17,7 @@ namespace {
 
 static_assert(static_cast<int>(FloatType::kFp16) == LIDX_FP16);
 
-int element_bytes(int32_t float_type) { return cache::element_bytes(static_cast<FloatType>(float_type)); }
-
 constexpr const char* kDepthText = ": the cache kernels serve depth 64 and 128";
-
-template <typename Struct>
-void check_size(const Struct& value, const char* type, const char* init) {
-    if (value.struct_size != sizeof(Struct))
-        fail(LIDX_ERR_STRUCT_SIZE, std::string(type) + ".struct_size = " + std::to_string(value.struct_size) +
-                                       ": this version expects " + std::to_string(sizeof(Struct)) + "; call " + init);
-}
 
 void check_flags(uint32_t flags, uint32_t allowed, const char* names) {
     if ((flags & ~allowed) != 0) fail(LIDX_ERR_VALUE, equals("flags", flags) + ": may hold " + names);
@@ -77,7 +68,7 @@ cache::StoreParams store_params(const lidx_pool& pool, const KeyRows& keys) {
     params.keys = static_cast<const uint8_t*>(keys.keys);
     params.k = static_cast<uint8_t*>(pool.k_base);
     params.k_scale = static_cast<uint8_t*>(pool.k_scale_base);
-    params.key_stride_bytes = keys.key_stride * element_bytes(keys.key_type);
+    params.key_stride_bytes = keys.key_stride * float_bytes(keys.key_type);
     params.num_pages = pool.num_pages;
     params.k_page_stride = pool.k_page_stride;
     params.k_scale_page_stride = pool.k_scale_page_stride;
@@ -86,7 +77,7 @@ cache::StoreParams store_params(const lidx_pool& pool, const KeyRows& keys) {
     params.depth = pool.depth;
     params.key_type = static_cast<FloatType>(keys.key_type);
     params.quantise = quantise_bits(keys.flags) |
-                      vector_bit(keys.keys, params.key_stride_bytes, 0, pool.depth, element_bytes(keys.key_type));
+                      vector_bit(keys.keys, params.key_stride_bytes, 0, pool.depth, float_bytes(keys.key_type));
     return params;
 }
 
@@ -114,7 +105,7 @@ void check_quantise_flags(uint32_t flags, uint32_t others, const char* names) {
 }
 
 void check_pool(const lidx_pool& pool, PoolUse use) {
-    check_size(pool, "lidx_pool", "lidx_pool_init");
+    require_struct_size(pool, "lidx_pool", "lidx_pool_init");
     require_range("depth", pool.depth, 1, kMaxInt32);
     if (use == PoolUse::kStore)
         check_depth(pool.depth);
@@ -138,14 +129,14 @@ void check_key_rows(const KeyRows& keys, int32_t depth) {
     check_element("key_type", keys.key_type, true);
     require_range("rows", keys.rows, 0, kMaxInt32);
     require_at_least("key_stride", keys.key_stride, depth, "depth");
-    require_span("rows", keys.rows, "key_stride", keys.key_stride, element_bytes(keys.key_type));
+    require_span("rows", keys.rows, "key_stride", keys.key_stride, float_bytes(keys.key_type));
     if (keys.rows != 0)
-        require_pointer("keys", keys.keys, element_bytes(keys.key_type));
+        require_pointer("keys", keys.keys, float_bytes(keys.key_type));
 }
 
 void enqueue_store(const lidx_context& context, const lidx_pool& pool, const lidx_store_args& args, CUstream stream) {
     check_pool(pool, PoolUse::kStore);
-    check_size(args, "lidx_store_args", "lidx_store_args_init");
+    require_struct_size(args, "lidx_store_args", "lidx_store_args_init");
     check_quantise_flags(args.flags, uint32_t{LIDX_FLAG_BYTE_SLOTS} | LIDX_FLAG_CHECK,
                          "LIDX_FLAG_ROTATE, _ROTATE_ROUND, _POW2_SCALE, _BYTE_SLOTS and _CHECK");
     const KeyRows keys{args.keys, args.key_type, args.rows, args.key_stride, args.flags};
@@ -190,7 +181,7 @@ void enqueue_store_pages(const lidx_context& context, const lidx_pool& pool, con
 void enqueue_gather(const lidx_context& context, const lidx_pool& pool, const lidx_gather_args& args,
                     CUstream stream) {
     check_pool(pool, PoolUse::kGather);
-    check_size(args, "lidx_gather_args", "lidx_gather_args_init");
+    require_struct_size(args, "lidx_gather_args", "lidx_gather_args_init");
     check_flags(args.flags, LIDX_FLAG_CHECK, "LIDX_FLAG_CHECK");
     require_range("batch", args.batch, 0, kMaxInt32 - 1);
     require_range("max_rows", args.max_rows, 0, kMaxInt32);
@@ -232,7 +223,7 @@ void enqueue_gather(const lidx_context& context, const lidx_pool& pool, const li
 }
 
 void enqueue_query(const lidx_context& context, const lidx_query_args& args, CUstream stream) {
-    check_size(args, "lidx_query_args", "lidx_query_args_init");
+    require_struct_size(args, "lidx_query_args", "lidx_query_args_init");
     check_quantise_flags(args.flags, 0, "LIDX_FLAG_ROTATE, _ROTATE_ROUND and _POW2_SCALE");
     require_range("rows", args.rows, 0, kMaxInt32);
     require_range("heads", args.heads, 1, kMaxInt32);
@@ -256,13 +247,13 @@ void enqueue_query(const lidx_context& context, const lidx_query_args& args, CUs
     require_at_least("weight_out_stride", weight_out_stride, args.heads, "heads");
     require_span("rows", args.rows, "weight_out_stride", weight_out_stride, 4);
     if (args.rows == 0) return;
-    require_pointer("q", args.q, element_bytes(args.q_type));
+    require_pointer("q", args.q, float_bytes(args.q_type));
     if (args.weights != nullptr)
-        require_pointer("weights", args.weights, element_bytes(args.weight_type));
+        require_pointer("weights", args.weights, float_bytes(args.weight_type));
     require_pointer("q_out", args.q_out, 16);
     if (args.weights_out != nullptr)
         require_pointer("weights_out", args.weights_out,
-                        element_bytes(args.weight_out_type));
+                        float_bytes(args.weight_out_type));
     if (args.q_scale_out != nullptr) require_pointer("q_scale_out", args.q_scale_out, 4);
     if (args.weights_out == nullptr && args.q_scale_out == nullptr)
         fail(LIDX_ERR_NULL, "weights_out and q_scale_out are both null: the scales would be lost");
@@ -274,10 +265,10 @@ void enqueue_query(const lidx_context& context, const lidx_query_args& args, CUs
     params.q_out = static_cast<uint8_t*>(args.q_out);
     params.weights_out = static_cast<uint8_t*>(args.weights_out);
     params.q_scale_out = args.q_scale_out;
-    params.q_row_stride_bytes = q_row_stride * element_bytes(args.q_type);
-    params.q_head_stride_bytes = q_head_stride * element_bytes(args.q_type);
-    params.weight_stride_bytes = weight_stride * element_bytes(args.weight_type);
-    params.weight_out_stride_bytes = weight_out_stride * element_bytes(args.weight_out_type);
+    params.q_row_stride_bytes = q_row_stride * float_bytes(args.q_type);
+    params.q_head_stride_bytes = q_head_stride * float_bytes(args.q_type);
+    params.weight_stride_bytes = weight_stride * float_bytes(args.weight_type);
+    params.weight_out_stride_bytes = weight_out_stride * float_bytes(args.weight_out_type);
     params.rows = args.rows;
     params.heads = args.heads;
     params.depth = args.depth;
@@ -288,7 +279,7 @@ void enqueue_query(const lidx_context& context, const lidx_query_args& args, CUs
                                      : static_cast<float>(1 / std::sqrt(static_cast<double>(args.heads) * args.depth));
     params.quantise = quantise_bits(args.flags) | vector_bit(args.q, params.q_row_stride_bytes,
                                                              params.q_head_stride_bytes, args.depth,
-                                                             element_bytes(args.q_type));
+                                                             float_bytes(args.q_type));
     launch_cache(context, CacheKernel::k_cache_query, int64_t{args.rows} * args.heads, cache::kWarps, params, stream);
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "host/status.h"
+#include "kernel/problem.h"
 
 namespace lidx {
 
@@ -17,8 +18,19 @@ inline constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 // globalStrides of a tensor map are below 2^40 (CUDA driver API, cuTensorMapEncodeTiled).
 inline constexpr int64_t kMaxStrideBytes = (int64_t{1} << 40) - 1;
 
+// Of a lidx_float_type that has been checked.
+inline int float_bytes(int32_t float_type) { return float_bytes(static_cast<FloatType>(float_type)); }
+
 inline std::string equals(const char* field, int64_t value) {
     return std::string(field) + " = " + std::to_string(value);
+}
+
+// type: the struct's name, and what fills it in.
+template <typename Struct>
+void require_struct_size(const Struct& value, const char* type, const char* init) {
+    if (value.struct_size != sizeof(Struct))
+        fail(LIDX_ERR_STRUCT_SIZE, std::string(type) + ".struct_size = " + std::to_string(value.struct_size) +
+                                       ": this version expects " + std::to_string(sizeof(Struct)) + "; call " + init);
 }
 
 inline void require_range(const char* field, int64_t value, int64_t low, int64_t high) {

@@ -51,17 +51,14 @@ lidx_topk_desc topk_desc(const lidx_index_desc& desc, const lidx_score_desc& sco
 
 lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits& device) {
     lidx_score_desc score = desc.score;
-    if (score.struct_size != sizeof(lidx_score_desc))
-        fail(LIDX_ERR_STRUCT_SIZE, "lidx_index_desc.score.struct_size = " + std::to_string(score.struct_size) +
-                                       ": this version expects " + std::to_string(sizeof(lidx_score_desc)) +
-                                       "; call lidx_index_desc_init");
+    require_struct_size(score, "lidx_index_desc.score", "lidx_index_desc_init");
     if ((score.flags & LIDX_FLAG_FILL) != 0)
         fail(LIDX_ERR_VALUE, equals("score.flags", score.flags) +
                                  " has LIDX_FLAG_FILL: no scores are given out whose dead columns could be filled");
     require_range("score.score_stride", score.score_stride, 0, 0);
     require_range("reserved", desc.reserved, 0, 0);
     require_range("score.score_type", score.score_type, LIDX_FP32, LIDX_BF16);
-    const int64_t unit = score.score_type == LIDX_BF16 ? 2 : 4;
+    const int64_t unit = float_bytes(score.score_type);
     const int64_t columns = std::max(score.score_columns, (score.flags & LIDX_FLAG_RELATIVE_COLUMNS) != 0 &&
                                                                   score.score_columns != 0
                                                               ? 0

@@ -7,8 +7,8 @@
 
 #include "kernel/generic_score_layout.h"
 #include "kernel/sm100_score_layout.h"
-#include "kernel/sm90_wide_layout.h"
 #include "kernel/sm90_score_layout.h"
+#include "kernel/sm90_wide_layout.h"
 #include "kernel/variants.h"
 
 namespace lidx {
@@ -32,7 +32,6 @@ namespace {
         .pages = Pages::kMultiplesOf16,                                                          \
         .features = kAllFeatures,                                                                \
         .pdl = true,                                                                             \
-        .weight_alignment_bytes = 0,                                                             \
         .schedule = Schedule::kTiles,                                                            \
         .tile_keys = kTileKeys,                                                                  \
         .tile_tokens = tokens_,                                                                  \
@@ -45,66 +44,45 @@ namespace {
         .tmem_columns = sm100_score::launch_shape<heads_, tokens_>().tmem_columns,               \
     },
 // sm_90a code runs on compute capability 9.0 alone (PTX ISA, .target: architecture-specific targets).
-#define LIDX_SM90_WIDE_ROW(symbol_, heads_, depth_, tokens_)                   \
-    KernelRow{                                                                    \
-        .symbol = #symbol_,                                                       \
-        .source = "sm90_wide",                                                 \
-        .architectures = "sm_90a",                                                \
-        .arithmetic = LIDX_ARITHMETIC_SM90,                                       \
-        .capability_min = 90,                                                     \
-        .capability_max = 90,                                                     \
-        .capability_text = "9.0",                                                 \
-        .operands = Operands::kTensorMaps,                                        \
-        .heads = heads_,                                                          \
-        .depth = depth_,                                                          \
-        .depth_step = depth_,                                                     \
-        .pages = Pages::kMultiplesOf16,                                           \
-        .features = kAllFeatures,                                                 \
-        .pdl = true,                                                              \
-        .weight_alignment_bytes = 0,                                              \
-        .schedule = Schedule::kPersistent,                                        \
-        .tile_keys = sm90_wide::kTileKeys,                                     \
-        .tile_tokens = tokens_,                                                   \
-        .q_box_rows = sm90_wide::kBlockTokens * 8,                             \
-        .q_head_major = true,                                                     \
-        .threads = sm90_wide::kThreads,                                        \
-        .shared_bytes = sizeof(sm90_wide::Tile<heads_>::Shared),               \
-        .shared_bytes_decode = sizeof(sm90_wide::Tile<heads_>::Shared),        \
-        .shared_bytes_static = 0,                                                 \
-        .tmem_columns = 0,                                                        \
+// source_: the kernel file and the namespace of its layout.
+#define LIDX_SM90_ROW(source_, symbol_, heads_, depth_, tokens_, features_, q_box_rows_, q_head_major_, shared_,     \
+                      decode_)                                                                                       \
+    KernelRow{                                                                                                       \
+        .symbol = #symbol_,                                                                                          \
+        .source = #source_,                                                                                          \
+        .architectures = "sm_90a",                                                                                   \
+        .arithmetic = LIDX_ARITHMETIC_SM90,                                                                          \
+        .capability_min = 90,                                                                                        \
+        .capability_max = 90,                                                                                        \
+        .capability_text = "9.0",                                                                                    \
+        .operands = Operands::kTensorMaps,                                                                           \
+        .heads = heads_,                                                                                             \
+        .depth = depth_,                                                                                             \
+        .depth_step = depth_,                                                                                        \
+        .pages = Pages::kMultiplesOf16,                                                                              \
+        .features = features_,                                                                                       \
+        .pdl = true,                                                                                                 \
+        .schedule = Schedule::kPersistent,                                                                           \
+        .tile_keys = source_::kTileKeys,                                                                             \
+        .tile_tokens = tokens_,                                                                                      \
+        .q_box_rows = q_box_rows_,                                                                                   \
+        .q_head_major = q_head_major_,                                                                               \
+        .threads = source_::kThreads,                                                                                \
+        .shared_bytes = shared_,                                                                                     \
+        .shared_bytes_decode = decode_,                                                                              \
+        .shared_bytes_static = 0,                                                                                    \
+        .tmem_columns = 0,                                                                                           \
     },
-#define LIDX_SM90_ROW(symbol_, heads_, depth_, tokens_, features_)                \
-    KernelRow{                                                                    \
-        .symbol = #symbol_,                                                       \
-        .source = "sm90_score",                                                   \
-        .architectures = "sm_90a",                                                \
-        .arithmetic = LIDX_ARITHMETIC_SM90,                                       \
-        .capability_min = 90,                                                     \
-        .capability_max = 90,                                                     \
-        .capability_text = "9.0",                                                 \
-        .operands = Operands::kTensorMaps,                                        \
-        .heads = heads_,                                                          \
-        .depth = depth_,                                                          \
-        .depth_step = depth_,                                                     \
-        .pages = Pages::kMultiplesOf16,                                           \
-        .features = features_,                                                    \
-        .pdl = true,                                                              \
-        .weight_alignment_bytes = 0,                                              \
-        .schedule = Schedule::kPersistent,                                        \
-        .tile_keys = sm90_score::kTileKeys,                                       \
-        .tile_tokens = tokens_,                                                   \
-        .q_box_rows = sm90_score::kColumns,                                       \
-        .q_head_major = false,                                                    \
-        .threads = sm90_score::kThreads,                                          \
-        .shared_bytes = sm90_score::kSharedBytes,                                 \
-        .shared_bytes_decode = sm90_score::shared_bytes(1, 1),                    \
-        .shared_bytes_static = 0,                                                 \
-        .tmem_columns = 0,                                                        \
-    },
-#define LIDX_SM90_SCORE_ROW(symbol_, heads_, depth_, tokens_) \
-    LIDX_SM90_ROW(symbol_, heads_, depth_, tokens_, kAllFeatures)
-#define LIDX_SM90_PLAIN_ROW(symbol_, heads_, depth_, tokens_) \
-    LIDX_SM90_ROW(symbol_, heads_, depth_, tokens_, kSmLimit)
+#define LIDX_SM90_WIDE_ROW(symbol_, heads_, depth_, tokens_)                                                         \
+    LIDX_SM90_ROW(sm90_wide, symbol_, heads_, depth_, tokens_, kAllFeatures, sm90_wide::kBlockTokens * 8, true,      \
+                  sizeof(sm90_wide::Tile<heads_>::Shared), sizeof(sm90_wide::Tile<heads_>::Shared))
+#define LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, features_)                                              \
+    LIDX_SM90_ROW(sm90_score, symbol_, heads_, depth_, tokens_, features_, sm90_score::kColumns, false,              \
+                  sm90_score::kSharedBytes, sm90_score::shared_bytes(1, 1))
+#define LIDX_SM90_SCORE_ROW(symbol_, heads_, depth_, tokens_)                                                        \
+    LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, kAllFeatures)
+#define LIDX_SM90_PLAIN_ROW(symbol_, heads_, depth_, tokens_)                                                        \
+    LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, kSmLimit)
 #define LIDX_GENERIC_SCORE_ROW(symbol_, heads_, depth_, tokens_)   \
     KernelRow{                                                     \
         .symbol = #symbol_,                                        \
@@ -121,7 +99,6 @@ namespace {
         .pages = Pages::kAny,                                      \
         .features = kAllFeatures,                                  \
         .pdl = false,                                              \
-        .weight_alignment_bytes = 0,                               \
         .schedule = Schedule::kTiles,                              \
         .tile_keys = kTileKeys,                                    \
         .tile_tokens = tokens_,                                    \
@@ -142,6 +119,7 @@ constexpr KernelRow kRows[] = {LIDX_SM100_SCORE_VARIANTS(LIDX_SM100_SCORE_ROW)
 #undef LIDX_SM90_WIDE_ROW
 #undef LIDX_SM90_SCORE_ROW
 #undef LIDX_SM90_PLAIN_ROW
+#undef LIDX_SM90_TILE_ROW
 #undef LIDX_SM90_ROW
 #undef LIDX_GENERIC_SCORE_ROW
 static_assert(sizeof(kRows) == kKernelCount * sizeof(KernelRow), "kernel_table.h counts the same rows");

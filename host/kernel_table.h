@@ -46,7 +46,6 @@ struct KernelRow {
     Pages pages;
     uint32_t features;   // Feature
     bool pdl;            // waits for the kernel before it (griddepcontrol): LIDX_FLAG_PDL becomes a launch attribute
-    uint32_t weight_alignment_bytes;  // of q_scale; 0: its type's
     Schedule schedule;
     int tile_keys;
     int tile_tokens;

@@ -13,14 +13,11 @@ namespace lidx {
 
 namespace {
 
-uintptr_t float_alignment(FloatType type) { return type == FloatType::kBf16 ? 2 : 4; }
-
 void check_args(const lidx_plan& plan, const lidx_score_args& args) {
     const ScoreParams& p = plan.params;
-    const uintptr_t weight_bytes = plan.kernel->weight_alignment_bytes;
     require_pointer("q", args.q, 16);
-    require_pointer("q_scale", args.q_scale, weight_bytes != 0 ? weight_bytes : float_alignment(p.weight_type));
-    require_if(p.weight2_stride != 0, "q_scale2", args.q_scale2, float_alignment(p.weight2_type),
+    require_pointer("q_scale", args.q_scale, float_bytes(p.weight_type));
+    require_if(p.weight2_stride != 0, "q_scale2", args.q_scale2, float_bytes(p.weight2_type),
                "weight2_stride = 0 (no second factor)");
     require_pointer("k_base", args.k_base, 16);
     require_pointer("k_scale_base", args.k_scale_base, 4);
@@ -28,7 +25,7 @@ void check_args(const lidx_plan& plan, const lidx_score_args& args) {
     require_if(plan.scale_table, "scale_block_table", args.scale_block_table, 4,
                "scale_block_table_stride = 0 (the scales have no table of their own)");
     check_row_pointers(p.view, row_pointers(args));
-    require_pointer("scores", args.scores, float_alignment(p.score_type));
+    require_pointer("scores", args.scores, float_bytes(p.score_type));
     if (plan.workspace_bytes != 0)
         require_workspace(args.workspace, args.workspace_bytes, "the plan", plan.workspace_bytes);
 }
@@ -72,10 +69,7 @@ void enqueue_score(const lidx_context& context, const lidx_plan& plan, const lid
 
 void enqueue_score_window(const lidx_context& context, const lidx_plan& plan, const lidx_score_args& args,
                           const RowWindow& window, CUstream stream) {
-    if (args.struct_size != sizeof(lidx_score_args))
-        fail(LIDX_ERR_STRUCT_SIZE, "lidx_score_args.struct_size = " + std::to_string(args.struct_size) +
-                                       ": this version expects " + std::to_string(sizeof(lidx_score_args)) +
-                                       "; call lidx_score_args_init");
+    require_struct_size(args, "lidx_score_args", "lidx_score_args_init");
     if (plan.empty()) return;
     check_args(plan, args);
     if ((*context.kernels)[plan.kernel_index()].function == nullptr)
@@ -98,7 +92,7 @@ void enqueue_score_window(const lidx_context& context, const lidx_plan& plan, co
     params.view.first_row = window.first;
     params.view.end_row = window.end;
     params.scores = before_window(args.scores, window,
-                                  params.score_stride * static_cast<int64_t>(float_alignment(params.score_type)));
+                                  params.score_stride * float_bytes(params.score_type));
     params.check_word = plan.workspace_bytes != 0 ? static_cast<uint32_t*>(args.workspace) : nullptr;
 
     if (plan.kernel->operands == Operands::kTensorMaps) {

@@ -29,8 +29,6 @@ bool is_contiguous(const lidx_score_desc& desc) { return desc.page_size == 0; }
 
 bool has(const lidx_score_desc& desc, uint32_t flag) { return (desc.flags & flag) != 0; }
 
-int64_t float_bytes(int32_t type) { return type == LIDX_BF16 ? 2 : 4; }
-
 int64_t score_columns(const lidx_score_desc& desc) {
     return desc.score_columns != 0 ? desc.score_columns : desc.max_keys;
 }
@@ -162,10 +160,7 @@ int64_t columns(const KernelRow& row, const lidx_score_desc& desc) {
 }  // namespace
 
 void check_desc(const lidx_score_desc& desc) {
-    if (desc.struct_size != sizeof(lidx_score_desc))
-        fail(LIDX_ERR_STRUCT_SIZE, "lidx_score_desc.struct_size = " + std::to_string(desc.struct_size) +
-                                       ": this version expects " + std::to_string(sizeof(lidx_score_desc)) +
-                                       "; call lidx_score_desc_init");
+    require_struct_size(desc, "lidx_score_desc", "lidx_score_desc_init");
     if ((desc.flags & ~kKnownFlags) != 0)
         fail(LIDX_ERR_VALUE, equals("flags", desc.flags) + ": the flags are the bits of " +
                                  std::to_string(kKnownFlags) + " (LIDX_FLAG_*)");

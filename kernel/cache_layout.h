@@ -19,8 +19,6 @@ inline constexpr float kE4m3Max = 448.0f;
 
 constexpr bool depth_fits(int64_t depth) { return depth == 64 || depth == 128; }
 
-LIDX_HOST_DEVICE constexpr int element_bytes(FloatType type) { return type == FloatType::kFp32 ? 4 : 2; }
-
 enum QuantiseBits : uint32_t {
     kRotate = 1u << 0,      // Hadamard, times depth^-0.5
     kPow2Scale = 1u << 1,   // the scale is rounded up to a power of two

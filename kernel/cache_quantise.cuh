@@ -36,10 +36,10 @@ template <int kDepth>
 __device__ __forceinline__ void load_vector(const uint8_t* from, FloatType type, bool vector, uint32_t lane,
                                             float (&x)[kPerLane<kDepth>]) {
     constexpr int kCount = kPerLane<kDepth>;
-    const uint8_t* at = from + lane * kCount * element_bytes(type);
+    const uint8_t* at = from + lane * kCount * float_bytes(type);
     if (!vector) {
 #pragma unroll
-        for (int i = 0; i < kCount; ++i) x[i] = load_element(at + i * element_bytes(type), type);
+        for (int i = 0; i < kCount; ++i) x[i] = load_element(at + i * float_bytes(type), type);
     } else if (type == FloatType::kFp32) {
         uint32_t words[4];
         if constexpr (kCount == 4) {

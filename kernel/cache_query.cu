@@ -18,10 +18,10 @@ namespace {
 __device__ __forceinline__ void store_weight(const QueryParams& p, int64_t row, uint32_t head, float q_scale) {
     float weight = 1.0f;
     if (p.weights)
-        weight = load_element(p.weights + row * p.weight_stride_bytes + head * element_bytes(p.weight_type),
+        weight = load_element(p.weights + row * p.weight_stride_bytes + head * float_bytes(p.weight_type),
                               p.weight_type);
     const float folded = ptx::mul_rn_f32(ptx::mul_rn_f32(weight, q_scale), p.factor);
-    uint8_t* to = p.weights_out + row * p.weight_out_stride_bytes + head * element_bytes(p.weight_out_type);
+    uint8_t* to = p.weights_out + row * p.weight_out_stride_bytes + head * float_bytes(p.weight_out_type);
     if (p.weight_out_type == FloatType::kFp32)
         ptx::st_global_f32(to, folded);
     else

@@ -20,6 +20,7 @@ inline constexpr int kMaxDepth = 128;
 enum class RowMap : int32_t { kCuSeqlens = 0, kFixed = 1, kRequestIds = 2 };
 enum class Visibility : int32_t { kRequestLength = 0, kRowLength = 1, kWindow = 2 };
 enum class FloatType : int32_t { kFp32 = 0, kBf16 = 1, kFp16 = 2 };   // scorers take the first two
+LIDX_HOST_DEVICE constexpr int float_bytes(FloatType type) { return type == FloatType::kFp32 ? 4 : 2; }
 
 // Whose a row is and which keys it sees: what kernel/live.h answers from. A part of every parameter block whose kernel
 // has rows.

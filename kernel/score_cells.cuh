@@ -13,8 +13,6 @@ __device__ __forceinline__ float load_float(const void* base, int64_t index, Flo
     return __uint_as_float(uint32_t{ptx::ld_global_nc_u16(static_cast<const uint16_t*>(base) + index)} << 16);
 }
 
-__device__ __forceinline__ int32_t float_bytes(FloatType type) { return type == FloatType::kFp32 ? 4 : 2; }
-
 // The weight of a row's head: q_scale, or the product of both factors, rounded once.
 __device__ __forceinline__ float load_weight(const ScoreParams& p, int64_t row, int32_t head) {
     const float weight = load_float(p.q_scale, row * p.weight_stride + head, p.weight_type);

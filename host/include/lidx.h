@@ -260,8 +260,7 @@ LIDX_API lidx_status lidx_plan_workspace_bytes(const lidx_plan *plan, size_t *by
 typedef struct lidx_score_args {
     size_t struct_size;            /* set by lidx_score_args_init() */
     const void *q;                 /* e4m3 codes [max_rows, heads, depth], 16-byte aligned */
-    const void *q_scale;           /* weights [max_rows, heads], weight_type, weight_stride; aligned to its type, for
-                                      the sm90 kernels to 16 bytes */
+    const void *q_scale;           /* weights [max_rows, heads], weight_type, weight_stride; aligned to its type */
     const void *q_scale2;          /* [max_rows, heads], weight2_type, weight2_stride, aligned to its type; the
                                       weight is the fp32 product of both. NULL if and only if weight2_stride = 0 */
     const void *k_base;            /* 16-byte aligned */
