@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fake_driver.h"
+#include "good_calls.h"
 
 namespace {
 
@@ -86,25 +87,7 @@ lidx_score_desc contiguous_desc() {
     return desc;
 }
 
-// Addresses that nobody may dereference.
-template <typename T>
-T* address(uintptr_t value) {
-    return reinterpret_cast<T*>(value);
-}
-
-lidx_score_args good_args() {
-    lidx_score_args args;
-    REQUIRE(lidx_score_args_init(&args) == LIDX_OK);
-    args.q = address<void>(0x10000);
-    args.q_scale = address<float>(0x20000);
-    args.k_base = address<void>(0x30000);
-    args.k_scale_base = address<void>(0x30000 + 64 * 128);
-    args.block_table = address<int32_t>(0x40000);
-    args.context_lens = address<int32_t>(0x50000);
-    args.cu_seqlens_q = address<int32_t>(0x60000);
-    args.scores = address<float>(0x70000);
-    return args;
-}
+using good_calls::address;
 
 constexpr int64_t kTwoTo40 = int64_t{1} << 40;
 
@@ -412,7 +395,7 @@ TEST_CASE("bad input: enqueue arguments") {
         lidx_plan_destroy(plan);
     };
 
-    lidx_score_args good = good_args();
+    lidx_score_args good = good_calls::score_args();
     run(good_desc(), good,
         {
             {"size 0", [](lidx_score_args& a) { a.struct_size = 0; }, LIDX_ERR_STRUCT_SIZE,
@@ -472,7 +455,7 @@ TEST_CASE("bad input: enqueue arguments") {
         {{"no ids", [](lidx_score_args& a) { a.row_requests = nullptr; }, LIDX_ERR_NULL, "row_requests is null"},
          {"int64", [](lidx_score_args& a) { a.context_lens = address<int32_t>(0x50004); }, LIDX_ERR_ALIGNMENT,
           "context_lens = address 327684: must be a multiple of 8"}});
-    good = good_args();
+    good = good_calls::score_args();
 
     lidx_score_desc checked = good_desc();
     checked.flags = LIDX_FLAG_CHECK;
@@ -489,7 +472,7 @@ TEST_CASE("bad input: enqueue arguments") {
              "workspace = address 524292: must be a multiple of 16"},
         });
 
-    good = good_args();
+    good = good_calls::score_args();
     good.block_table = nullptr;
     run(contiguous_desc(), good,
         {{"table", [](lidx_score_args& a) { a.block_table = address<int32_t>(0x40000); }, LIDX_ERR_VALUE,
@@ -500,7 +483,7 @@ TEST_CASE("bad input: null arguments everywhere") {
     const Fixture fixture;
     lidx_context* const context = fixture.context;
     lidx_score_desc desc = good_desc();
-    lidx_score_args args = good_args();
+    lidx_score_args args = good_calls::score_args();
     lidx_plan* plan = nullptr;
     REQUIRE(lidx_plan_create(context, &desc, &plan) == LIDX_OK);
     lidx_support support = {};

@@ -12,56 +12,23 @@
 #include <vector>
 
 #include "fake_driver.h"
+#include "good_calls.h"
 #include "refusal_fixture.h"
 
 namespace {
 
-using refusal::address;
+using good_calls::address;
 using refusal::Fixture;
 
-struct Call {
-    lidx_pool pool;
-    lidx_store_args store;
-    lidx_gather_args gather;
-    lidx_query_args query;
+struct Call : good_calls::CacheCalls {
     lidx_cache_desc desc;
     Call() {
-        REQUIRE(lidx_pool_init(&pool) == LIDX_OK);
-        pool.k_base = address<void>(0x30000);
-        pool.k_scale_base = address<void>(0x30000 + 64 * 128);
-        pool.depth = 128;
-        pool.page_size = 64;
-        pool.num_pages = 40;
-        pool.k_page_stride = pool.k_scale_page_stride = 64 * 132;
-        REQUIRE(lidx_store_args_init(&store) == LIDX_OK);
         store.key_type = LIDX_BF16;
-        store.rows = 9;
-        store.key_stride = 128;
-        store.keys = address<void>(0x10000);
-        store.slot_mapping = address<int64_t>(0x20000);
-        REQUIRE(lidx_gather_args_init(&gather) == LIDX_OK);
-        gather.batch = 3;
-        gather.max_rows = 33;
-        gather.block_table_stride = 5;
-        gather.block_table = address<int32_t>(0x40000);
-        gather.cu_seqlens_k = address<int32_t>(0x50000);
-        gather.k_out = address<void>(0x60000);
-        gather.k_out_stride = 128;
-        gather.k_scale_out = address<float>(0x70000);
-        REQUIRE(lidx_query_args_init(&query) == LIDX_OK);
-        query.rows = 5;
-        query.heads = 64;
-        query.depth = 128;
         query.q_type = LIDX_BF16;
-        query.q = address<void>(0x10000);
         query.weights = address<void>(0x20000);
-        query.q_out = address<void>(0x30000);
-        query.weights_out = address<void>(0x40000);
         REQUIRE(lidx_cache_desc_init(&desc) == LIDX_OK);
         desc.pool = &pool;
     }
-    Call(const Call&) = delete;
-    Call& operator=(const Call&) = delete;
 };
 
 struct Row {

@@ -12,11 +12,6 @@
 
 namespace refusal {
 
-template <typename T>
-T* address(uintptr_t value) {
-    return reinterpret_cast<T*>(value);   // nobody may dereference it
-}
-
 struct Fixture {
     lidx_context* context = nullptr;
     Fixture() {

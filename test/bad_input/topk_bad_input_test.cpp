@@ -8,11 +8,12 @@
 #include <string>
 
 #include "fake_driver.h"
+#include "good_calls.h"
 #include "refusal_fixture.h"
 
 namespace {
 
-using refusal::address;
+using good_calls::address;
 using refusal::Fixture;
 
 struct Call {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "fake_driver.h"
+#include "good_calls.h"
 
 // Every allocation of the process is counted, and one of them can be made to fail.
 static int malloc_calls = 0;
@@ -74,25 +75,7 @@ Plan make_plan(const Context& context, const lidx_score_desc& desc) {
     return Plan(plan);
 }
 
-// Addresses that nobody dereferences.
-template <typename T>
-T* address(uintptr_t value) {
-    return reinterpret_cast<T*>(value);
-}
-
-lidx_score_args paged_args() {
-    lidx_score_args args;
-    REQUIRE(lidx_score_args_init(&args) == LIDX_OK);
-    args.q = address<void>(0x10000);
-    args.q_scale = address<float>(0x20000);
-    args.k_base = address<void>(0x30000);
-    args.k_scale_base = address<void>(0x30000 + 64 * 128);
-    args.block_table = address<int32_t>(0x40000);
-    args.context_lens = address<int32_t>(0x50000);
-    args.cu_seqlens_q = address<int32_t>(0x60000);
-    args.scores = address<float>(0x70000);
-    return args;
-}
+using good_calls::address;
 
 }  // namespace
 
@@ -101,7 +84,7 @@ TEST_CASE("enqueue: a tensor-core launch") {
     Context context;
     REQUIRE(open(0, &context) == LIDX_OK);
     const Plan plan = make_plan(context, paged_desc());
-    const lidx_score_args args = paged_args();
+    const lidx_score_args args = good_calls::score_args();
     REQUIRE(lidx_score_enqueue(context.get(), plan.get(), &args, address<void>(0x5000)) == LIDX_OK);
 
     REQUIRE(fake().map_count == 2);
@@ -183,7 +166,7 @@ TEST_CASE("enqueue: boxes follow page size, layout and tile") {
         desc.block_table_stride = 1000;
         desc.k_page_stride = desc.k_scale_page_stride = 1000 * 132 + 32;
         const Plan plan = make_plan(context, desc);
-        lidx_score_args args = paged_args();
+        lidx_score_args args = good_calls::score_args();
         if (row.page_size == 0) args.block_table = nullptr;
         REQUIRE(lidx_score_enqueue(context.get(), plan.get(), &args, nullptr) == LIDX_OK);
         REQUIRE(fake().launch_count == 1);
@@ -211,7 +194,7 @@ TEST_CASE("enqueue: columns to fill and no room for a key, contiguous: the map o
         desc.flags = LIDX_FLAG_FILL;
         desc.score_columns = 150;
         const Plan plan = make_plan(context, desc);
-        lidx_score_args args = paged_args();
+        lidx_score_args args = good_calls::score_args();
         args.block_table = nullptr;
         REQUIRE(lidx_score_enqueue(context.get(), plan.get(), &args, nullptr) == LIDX_OK);
         REQUIRE(fake().launch_count == 1);
@@ -231,7 +214,7 @@ TEST_CASE("enqueue: the generic kernel takes no tensor map") {
     lidx_score_desc desc = paged_desc();
     desc.flags = LIDX_FLAG_CHECK;
     const Plan plan = make_plan(context, desc);
-    lidx_score_args args = paged_args();
+    lidx_score_args args = good_calls::score_args();
     args.workspace = address<void>(0x80000);
     args.workspace_bytes = 16;
     REQUIRE(lidx_score_enqueue(context.get(), plan.get(), &args, nullptr) == LIDX_OK);
@@ -253,7 +236,7 @@ TEST_CASE("enqueue: a persistent launch on compute capability 9.0") {
     desc.page_size = 256;
     desc.k_page_stride = desc.k_scale_page_stride = 256 * 132;
     const Plan plan = make_plan(context, desc);
-    const lidx_score_args args = paged_args();
+    const lidx_score_args args = good_calls::score_args();
     REQUIRE(lidx_score_enqueue(context.get(), plan.get(), &args, nullptr) == LIDX_OK);
     REQUIRE(fake().map_count == 2);
     REQUIRE(fake().launch_count == 1);
@@ -274,7 +257,7 @@ TEST_CASE("enqueue: allocates nothing, synchronises nothing, leaves the context 
     Context context;
     REQUIRE(open(0, &context) == LIDX_OK);
     const Plan plan = make_plan(context, paged_desc());
-    const lidx_score_args args = paged_args();
+    const lidx_score_args args = good_calls::score_args();
     fake().stack[0] = fake_other_context();
     fake().stack_depth = 1;
     const int before = malloc_calls;
@@ -312,7 +295,7 @@ TEST_CASE("out of host memory: a status, wherever it strikes, and nothing is lef
     REQUIRE(lidx_config_init(&config) == LIDX_OK);
     config.driver_path = path.c_str();
     config.device = 0;
-    lidx_score_args bad_args = paged_args();
+    lidx_score_args bad_args = good_calls::score_args();
     bad_args.cu_seqlens_q = nullptr;
     const Plan plan = make_plan(context, desc);
 
@@ -366,41 +349,9 @@ TEST_CASE("out of host memory: a status, wherever it strikes, and nothing is lef
 
 namespace {
 
-// Good calls around a cache, at addresses that nobody dereferences.
-struct CacheCalls {
-    lidx_pool pool;
-    lidx_store_args store;
-    lidx_gather_args gather;
-    lidx_query_args query;
+struct CacheCalls : good_calls::CacheCalls {
     lidx_cache_keys keys;
     CacheCalls() {
-        REQUIRE(lidx_pool_init(&pool) == LIDX_OK);
-        pool.k_base = address<void>(0x30000);
-        pool.k_scale_base = address<void>(0x30000 + 64 * 128);
-        pool.depth = 128;
-        pool.page_size = 64;
-        pool.num_pages = 40;
-        pool.k_page_stride = pool.k_scale_page_stride = 64 * 132;
-        REQUIRE(lidx_store_args_init(&store) == LIDX_OK);
-        store.rows = 9;
-        store.key_stride = 128;
-        store.keys = address<void>(0x10000);
-        store.slot_mapping = address<int64_t>(0x20000);
-        REQUIRE(lidx_gather_args_init(&gather) == LIDX_OK);
-        gather.batch = 3;
-        gather.max_rows = 33;
-        gather.block_table_stride = 5;
-        gather.block_table = gather.cu_seqlens_k = address<int32_t>(0x40000);
-        gather.k_out = address<void>(0x60000);
-        gather.k_out_stride = 128;
-        gather.k_scale_out = address<float>(0x70000);
-        REQUIRE(lidx_query_args_init(&query) == LIDX_OK);
-        query.rows = 5;
-        query.heads = 64;
-        query.depth = 128;
-        query.q = address<void>(0x10000);
-        query.q_out = address<void>(0x30000);
-        query.weights_out = address<void>(0x40000);
         REQUIRE(lidx_cache_keys_init(&keys) == LIDX_OK);
         keys.rows = 100;
         keys.key_stride = 128;
@@ -531,7 +482,7 @@ TEST_CASE("enqueue: driver failures carry the call and the number, and the conte
         Context context;
         REQUIRE(open(0, &context) == LIDX_OK);
         const Plan plan = make_plan(context, paged_desc());
-        const lidx_score_args args = paged_args();
+        const lidx_score_args args = good_calls::score_args();
         fake().fail_call = row.call;
         fake().fail_after = 0;
         fake().fail_result = CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -611,7 +562,7 @@ TEST_CASE("open: device -1 takes the current context and insists on it afterward
     CHECK(fake().retains == 0);
     CHECK(fake().calls_of(FakeCall::k_cuCtxPushCurrent_v2) == 0);
     const Plan plan = make_plan(context, paged_desc());
-    const lidx_score_args args = paged_args();
+    const lidx_score_args args = good_calls::score_args();
     CHECK(lidx_score_enqueue(context.get(), plan.get(), &args, nullptr) == LIDX_OK);
     CHECK_FALSE(fake().launches[0].retained_current);
 
@@ -648,7 +599,7 @@ TEST_CASE("plan: serves any context of a device that has its kernel") {
     fake().major = 9;
     Context other;
     REQUIRE(open(0, &other) == LIDX_OK);
-    const lidx_score_args args = paged_args();
+    const lidx_score_args args = good_calls::score_args();
     CHECK(lidx_score_enqueue(other.get(), plan.get(), &args, nullptr) == LIDX_ERR_UNSUPPORTED);
     CHECK(std::string(lidx_last_error(other.get()))
               .find("sm100_score_h64 needs compute capability 10.x, this context's device has 9.0") !=
