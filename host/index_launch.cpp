@@ -64,7 +64,7 @@ lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits&
                                                               ? 0
                                                               : score.max_keys);
     require_range("score.max_keys", columns, 0, kMaxKeys);
-    score.score_stride = round_up(columns * unit, kLineBytes) / unit;
+    score.score_stride = round_up(std::max<int64_t>(columns, 1) * unit, kLineBytes) / unit;
 
     // kFillIllegal below is a part of what a kernel that fills can do.
     lidx_index_plan plan;

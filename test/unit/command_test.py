@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The command from end to end: gen, score, verify, info, heatmap, and every kind of bad input with its exit code.
+"""The command from end to end: gen, score, verify, topk, index, info, heatmap, and every kind of bad input with its exit code.
 
 Files are read and written here with a reader of this test's own. LIDX_TEST_DRIVER: emu (default) or cuda.
 usage: command_test.py LIDX [unittest arguments]
@@ -74,6 +74,27 @@ class Command(unittest.TestCase):
     def score(self, case, out="scores.npy", *arguments, **options):
         self.ok("score", "--in", case, "--out", self.path(out), "--device", DEVICE, *arguments, **options)
         return self.path(out)
+
+
+    def seen_by(self, case):
+        """[(first key, one past the last)] of each row, from the case's files as docs/abi.md has it."""
+        with open(os.path.join(case, "case.json"), encoding="utf-8") as file:
+            description = json.load(file)
+        _, lens = read_npy(os.path.join(case, "context_lens.npy"))
+        _, cu = read_npy(os.path.join(case, "cu_seqlens_q.npy"))
+        sees, ratio, seen = description["visibility"], description["compress_ratio"], []
+        arrays = {"row-lengths": ["row_lengths.npy"], "window": ["row_begin.npy", "row_end.npy"]}.get(sees, [])
+        own = [read_npy(os.path.join(case, name))[1] for name in arrays]
+        for request, (first, last) in enumerate(zip(cu, cu[1:])):
+            for row in range(first, last):
+                begin, tokens = 0, lens[request]
+                if sees == "causal":
+                    tokens -= last - 1 - row
+                elif own:
+                    begin, tokens = own[0][row] if len(own) > 1 else 0, own[-1][row]
+                end = max(tokens, 0) // ratio
+                seen.append((begin, end) if begin < end else (0, 0))
+        return seen
 
 
 class Gen(Command):
@@ -229,26 +250,6 @@ class EndToEnd(Command):
                 cells = values[row * shape[1]:(row + 1) * shape[1]]
                 self.assertTrue(all(math.isfinite(x) for x in cells[:length]))
                 self.assertTrue(all(x == -math.inf for x in cells[length:]))
-
-    def seen_by(self, case):
-        """[(first key, one past the last)] of each row, from the case's files as docs/abi.md has it."""
-        with open(os.path.join(case, "case.json"), encoding="utf-8") as file:
-            description = json.load(file)
-        _, lens = read_npy(os.path.join(case, "context_lens.npy"))
-        _, cu = read_npy(os.path.join(case, "cu_seqlens_q.npy"))
-        sees, ratio, seen = description["visibility"], description["compress_ratio"], []
-        arrays = {"row-lengths": ["row_lengths.npy"], "window": ["row_begin.npy", "row_end.npy"]}.get(sees, [])
-        own = [read_npy(os.path.join(case, name))[1] for name in arrays]
-        for request, (first, last) in enumerate(zip(cu, cu[1:])):
-            for row in range(first, last):
-                begin, tokens = 0, lens[request]
-                if sees == "causal":
-                    tokens -= last - 1 - row
-                elif own:
-                    begin, tokens = own[0][row] if len(own) > 1 else 0, own[-1][row]
-                end = max(tokens, 0) // ratio
-                seen.append((begin, end) if begin < end else (0, 0))
-        return seen
 
     def test_rows_that_see_different_keys(self):
         for name, arguments in (("causal", ["--causal"]), ("window", ["--window", 40]),
@@ -590,6 +591,15 @@ class Topk(Command):
     def test_forced_keys(self):
         self.assertEqual(self.topk(4, "--first", 2, "--last", 1)[0], [0, 1, 3, 7])
 
+    def test_bf16_scores_and_counts(self):
+        # 1, 1 + 2^-7, NaN, -0, +0: the upper halves of fp32
+        write_npy(self.path("s.npy"), (1, 5), array.array("H", [0x3f80, 0x3f81, 0x7fc0, 0x8000, 0]), descr="<u2")
+        self.ok("topk", "--scores", self.path("s.npy"), "--out", self.path("i.npy"), "--k", 4, "--sorted", "score",
+                "--scores-out", self.path("v.npy"), "--counts-out", self.path("c.npy"), "--device", DEVICE)
+        self.assertEqual(list(read_npy(self.path("i.npy"))[1]), [1, 0, 3, 4])
+        self.assertEqual(list(read_npy(self.path("v.npy"))[1]), [1 + 2 ** -7, 1, 0, 0])
+        self.assertEqual(list(read_npy(self.path("c.npy"))[1]), [4])
+
     def test_bad_input(self):
         write_npy(self.path("s.npy"), (3, 8), array.array("f", self.SCORES))
         write_npy(self.path("bad.npy"), (3,), array.array("i", [8, 9, 0]))
@@ -597,8 +607,135 @@ class Topk(Command):
         self.refused(2, "[1] = 9: must be 0 .. 8", *common, "--lengths", self.path("bad.npy"))
         self.refused(2, "4097", *common, "--k", 4097)
         self.refused(2, "is an input", "topk", "--scores", self.path("s.npy"), "--out", self.path("s.npy"))
+        write_npy(self.path("f.npy"), (24,), array.array("f", self.SCORES))
+        self.refused(2, "shape: (24,), expected (rows, keys)", "topk", "--scores", self.path("f.npy"), "--out",
+                     self.path("i.npy"))
+        self.refused(2, "descr '<i4': must be '<f4' (fp32) or '<u2'", "topk", "--scores", self.path("bad.npy"), "--out",
+                     self.path("i.npy"))
         self.refused(2, "missing.npy", "topk", "--scores", self.path("missing.npy"), "--out", self.path("i.npy"))
         self.assertFalse(os.path.exists(self.path("i.npy")))
+
+
+class Index(Command):
+    """Expected keys: a sort of what `lidx score` wrote."""
+
+    def index(self, case, k, *arguments):
+        """Runs it; (indices, scores, counts) by row, and the summary."""
+        files = {name: self.path(name) for name in ("indices", "scores", "counts", "summary")}
+        self.ok("index", "--in", case, "--out", files["indices"], "--k", k, "--scores-out", files["scores"],
+                "--counts-out", files["counts"], "--json", files["summary"], "--device", DEVICE, *arguments)
+        shape, indices = read_npy(files["indices"])
+        scores_shape, scores = read_npy(files["scores"])
+        counts_shape, counts = read_npy(files["counts"])
+        self.assertEqual((shape[1:], scores_shape, counts_shape), ([k], shape, shape[:1]))
+        with open(files["summary"], encoding="utf-8") as file:
+            summary = json.load(file)
+        rows = [(list(indices[row * k:row * k + k]), list(scores[row * k:row * k + k]), counts[row])
+                for row in range(shape[0])]
+        return rows, summary
+
+    def expected(self, case, k, name=lambda row, begin, key: key, by_score=False, first=0, last=0,
+                 rounded=lambda score: score):
+        shape, values = read_npy(self.score(case, "all.npy"))
+        rows = []
+        for row, (begin, end) in enumerate(self.seen_by(case)):
+            scores = {key: rounded(values[row * shape[1] + key]) for key in range(begin, end)}
+
+            def preference(key):
+                return (not (key < begin + first or key >= end - last)), 0 if key < begin + first or key >= end - last \
+                    else -scores[key], key
+            chosen = sorted(scores, key=preference)[:k]
+            chosen = chosen if by_score else sorted(chosen)
+            none = k - len(chosen)
+            rows.append(([name(row, begin, key) for key in chosen] + [-1] * none,
+                         [scores[key] for key in chosen] + [-math.inf] * none, len(chosen)))
+        return rows
+
+    def requests(self, case):
+        _, cu = read_npy(os.path.join(case, "cu_seqlens_q.npy"))
+        return [request for request in range(len(cu) - 1) for _ in range(cu[request], cu[request + 1])]
+
+    def test_the_best_keys_of_every_kind_of_case(self):
+        for name, arguments in (("length", []), ("causal", ["--causal"]), ("window", ["--window", 60]),
+                                ("rowlen", ["--row-lengths", "--rows", "request-ids", "--layout", "split-pool"]),
+                                ("fixed", ["--causal", "--rows", "fixed", "--ratio", 3]),
+                                ("flat", ["--window", 50, "--layout", "contiguous", "--rows", "request-ids"])):
+            with self.subTest(name):
+                case = self.gen(name, "--ragged", "--batch", 3, "--tokens", 6, "--keys", 150, "--heads", 32, "--page",
+                                16, *arguments)
+                rows, summary = self.index(case, 20)
+                self.assertEqual(rows, self.expected(case, 20))
+                self.assertEqual((summary["windows"], summary["k"]), (1, 20))
+                self.assertTrue(any(count == 20 for _, _, count in rows))
+                relative, _ = self.index(case, 20, "--output", "relative", "--sorted", "none")
+                self.assertEqual(relative, self.expected(case, 20, lambda row, begin, key: key - begin))
+
+    def test_windows_and_budgets_do_not_show(self):
+        case = self.gen("prefill", "--tokens", 40, "--keys", 200, "--causal", "--batch", 2)
+        whole, summary = self.index(case, 64, "--sorted", "score")
+        self.assertEqual(whole, self.expected(case, 64, by_score=True))
+        self.assertEqual((summary["windows"], summary["window_rows"]), (1, 80))
+        some, summary = self.index(case, 64, "--sorted", "score", "--budget-bytes", summary["workspace_bytes"] // 3)
+        self.assertEqual(some, whole)
+        self.assertGreaterEqual(summary["windows"], 3)
+        self.assertEqual(summary["windows"], -(-80 // summary["window_rows"]))
+        self.assertLessEqual(summary["workspace_bytes"], 80 * 1024 // 3)
+
+    def test_names_of_keys(self):
+        case = self.gen("a", "--ragged", "--batch", 4, "--tokens", 3, "--keys", 300, "--page", 48, "--seed", 9)
+        shape, table = read_npy(os.path.join(case, "block_table.npy"))
+        _, lengths = read_npy(os.path.join(case, "context_lens.npy"))
+        owner = self.requests(case)
+        rows, _ = self.index(case, 30, "--output", "physical")
+        self.assertEqual(rows, self.expected(
+            case, 30, lambda row, _, key: table[owner[row] * shape[1] + key // 48] * 48 + key % 48))
+        rows, _ = self.index(case, 30, "--output", "ragged")
+        self.assertEqual(rows, self.expected(case, 30, lambda row, _, key: sum(lengths[:owner[row]]) + key))
+        offsets = array.array("i", [1000 - 300 * row for row in range(len(owner))])
+        write_npy(self.path("offsets.npy"), (len(owner),), offsets)
+        rows, _ = self.index(case, 30, "--output", "ragged", "--offsets", self.path("offsets.npy"))
+        self.assertEqual(rows, self.expected(case, 30, lambda row, _, key: offsets[row] + key))
+
+    def test_forced_keys_and_bf16_scores(self):
+        def bf16(score):   # to nearest even
+            bits = struct.unpack("<I", struct.pack("<f", score))[0]
+            return struct.unpack("<f", struct.pack("<I", (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000))[0]
+
+        case = self.gen("a", "--batch", 2, "--keys", 400, "--causal", "--heads", 32)
+        rows, _ = self.index(case, 50, "--first", 4, "--last", 30)
+        self.assertEqual(rows, self.expected(case, 50, first=4, last=30))
+        rows, _ = self.index(case, 50, "--score-type", "bf16", "--sorted", "score")
+        self.assertEqual(rows, self.expected(case, 50, by_score=True, rounded=bf16))
+
+    def test_nothing_to_choose(self):
+        for name, arguments in (("rows", ["--tokens", 0]), ("keys", ["--keys", 0, "--tokens", 2]),
+                                ("flat", ["--keys", 0, "--tokens", 2, "--layout", "contiguous"])):
+            with self.subTest(name):
+                rows, _ = self.index(self.gen(name, *arguments), 5)
+                self.assertEqual(rows, [([-1] * 5, [-math.inf] * 5, 0)] * (0 if name == "rows" else 2))
+
+    def test_bad_input(self):
+        case = self.gen("case", "--keys", 100, "--heads", 32)
+        out = self.path("i.npy")
+        common = ("index", "--in", case, "--out", out, "--device", DEVICE)
+        self.refused(2, "workspace_budget_bytes = 511: one row of max_keys = 100 needs 640", *common, "--budget-bytes",
+                     511)
+        self.refused(2, "4097", *common, "--k", 4097)
+        self.refused(2, "--offsets: only --output ragged adds them, not local", *common, "--offsets", case)
+        write_npy(self.path("offsets.npy"), (3,), array.array("i", [0] * 3))
+        self.refused(2, "shape: (3,), expected (2,)", *common, "--output", "ragged", "--offsets",
+                     self.path("offsets.npy"))
+        self.refused(2, "is also written for --out", *common, "--scores-out", out)
+        self.refused(2, "is a file of the case", "index", "--in", case, "--out", os.path.join(case, "q.npy"))
+        self.refused(2, "generic_scorn", *common, "--kernel", "generic_scorn")
+        self.refused(2, "--output", *common, "--output", "global")
+        self.refused(2, "no such directory", "index", "--in", self.path("nowhere"), "--out", out)
+        flat = self.gen("flat", "--keys", 100, "--layout", "contiguous")
+        self.refused(2, "--output physical: the case is contiguous", "index", "--in", flat, "--out", out, "--output",
+                     "physical")
+        write_npy(os.path.join(case, "block_table.npy"), [1, 2], array.array("i", [0, 99]))
+        self.refused(2, "request 0, entry 1: page id 99", *common)
+        self.assertFalse(os.path.exists(out))
 
 
 class BadInput(Command):
@@ -799,7 +936,7 @@ class BadInput(Command):
 
     def test_help_and_version(self):
         self.assertIn("Exit codes", self.ok("--help"))
-        for command in ("gen", "score", "verify", "info", "heatmap"):
+        for command in ("gen", "score", "verify", "topk", "index", "info", "heatmap"):
             self.assertIn("--help", self.ok(command, "--help"))
         self.assertRegex(self.ok("--version"), r"^lidx \d+\.\d+\.\d+\n$")
 

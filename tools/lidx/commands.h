@@ -51,10 +51,27 @@ struct TopkOptions {
     std::filesystem::path lengths;   // empty: rows are as long as the file's
     std::string sorted = "position";
     int32_t forced_first = 0, forced_last = 0;
-    std::filesystem::path scores_out;
+    std::filesystem::path scores_out, counts_out;
     std::string device = "auto";
 };
 int run_topk(const TopkOptions& options);
+
+struct IndexOptions {
+    std::filesystem::path in;
+    std::filesystem::path out;
+    int32_t k = 2048;
+    std::string output = "local";
+    std::filesystem::path offsets;   // empty: with "ragged" those of the gathered keys
+    std::string sorted = "position";
+    int32_t forced_first = 0, forced_last = 0;
+    std::string score_type = "fp32";
+    std::filesystem::path scores_out, counts_out;
+    uint64_t budget_bytes = 0;   // 0: all rows in one window
+    std::string device = "auto";
+    std::filesystem::path json, stats;
+    std::string kernel;   // empty: the best one
+};
+int run_index(const IndexOptions& options);
 
 struct InfoOptions {
     bool json = false;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "host/driver.h"
 
@@ -54,6 +55,10 @@ std::unique_ptr<Machine> open_machine(const std::string& device);
 class DeviceBuffer {
   public:
     DeviceBuffer(const Machine& machine, size_t size_bytes);
+    template <class T>
+    DeviceBuffer(const Machine& machine, const std::vector<T>& data) : DeviceBuffer(machine, data.size() * sizeof(T)) {
+        upload(data.data(), data.size() * sizeof(T));
+    }
     ~DeviceBuffer();
     DeviceBuffer(const DeviceBuffer&) = delete;
     DeviceBuffer& operator=(const DeviceBuffer&) = delete;

@@ -32,6 +32,7 @@ constexpr const char* kExamples =
     "  lidx score --in case --out scores.npy                on a CUDA GPU, else in the emulator\n"
     "  lidx verify --in case --scores scores.npy            every cell against the reference\n"
     "  lidx heatmap --in case --scores scores.npy --out scores.png\n"
+    "  lidx index --in case --out indices.npy --k 2048      each row's best keys, without writing scores\n"
     "\n"
     "  lidx gen --out exact --lattice --ragged --batch 4 --tokens 5 --keys 1000 --heads 32 --page 16\n"
     "  lidx score --in exact --out exact.npy --device emu --stats counts.json\n"
@@ -143,30 +144,37 @@ void add_verify(CLI::App& app, std::function<int()>& chosen) {
     command->callback([o, &chosen] { chosen = [o] { return run_verify(*o); }; });
 }
 
+// Options that topk and index share.
+template <class Options>
+void add_choice(CLI::App* command, Options& o) {
+    command
+        ->add_option("--sorted", o.sorted,
+                     "position: ascending; score: best first, equal scores by position; none: whatever is fastest, "
+                     "today position")
+        ->check(CLI::IsMember({"none", "position", "score"}))
+        ->capture_default_str();
+    command->add_option("--first", o.forced_first, "Keys at the beginning that are chosen whatever their score")
+        ->transform(whole(0, lidx::topk::kMaxK))
+        ->capture_default_str();
+    command->add_option("--last", o.forced_last, "Keys at the end that are chosen whatever their score")
+        ->transform(whole(0, lidx::topk::kMaxK))
+        ->capture_default_str();
+    command->add_option("--scores-out", o.scores_out, "Scores of the chosen to write: f32 [rows, k], -inf after them")
+        ->type_name("FILE");
+    command->add_option("--counts-out", o.counts_out, "How many were chosen to write: int32 [rows]")->type_name("FILE");
+}
+
 void add_topk(CLI::App& app, std::function<int()>& chosen) {
     auto* command = app.add_subcommand("topk", "Choose each row's k largest scores");
     const auto o = std::make_shared<TopkOptions>();
-    command->add_option("--scores", o->scores, "f32 [rows, keys]")->required()->type_name("FILE");
+    command->add_option("--scores", o->scores, "f32 [rows, keys], or u16 holding the bits of bf16")->required()->type_name("FILE");
     command->add_option("--out", o->out, "Indices to write: int32 [rows, k], -1 after those that there are")
         ->required()
         ->type_name("FILE");
     command->add_option("--k", o->k, "Keys to choose")->transform(whole(1, lidx::topk::kMaxK))->capture_default_str();
     command->add_option("--lengths", o->lengths, "int32 [rows]: keys that each row sees; default: all")
         ->type_name("FILE");
-    command
-        ->add_option("--sorted", o->sorted,
-                     "position: ascending; score: best first, equal scores by position; none: whatever is fastest, "
-                     "today position")
-        ->check(CLI::IsMember({"none", "position", "score"}))
-        ->capture_default_str();
-    command->add_option("--first", o->forced_first, "Keys at the beginning that are chosen whatever their score")
-        ->transform(whole(0, lidx::topk::kMaxK))
-        ->capture_default_str();
-    command->add_option("--last", o->forced_last, "Keys at the end that are chosen whatever their score")
-        ->transform(whole(0, lidx::topk::kMaxK))
-        ->capture_default_str();
-    command->add_option("--scores-out", o->scores_out, "Scores of the chosen to write: f32 [rows, k], -inf after them")
-        ->type_name("FILE");
+    add_choice(command, *o);
     command->add_option("--device", o->device, "auto: a CUDA GPU, else the emulator")
         ->check(CLI::IsMember({"auto", "cuda", "emu"}))
         ->capture_default_str();
@@ -176,6 +184,56 @@ void add_topk(CLI::App& app, std::function<int()>& chosen) {
         "Example\n"
         "  lidx score --in case --out scores.npy && lidx topk --scores scores.npy --k 512 --out indices.npy");
     command->callback([o, &chosen] { chosen = [o] { return run_topk(*o); }; });
+}
+
+void add_index(CLI::App& app, std::function<int()>& chosen) {
+    auto* command = app.add_subcommand("index", "Score a case and choose each row's k best keys, in one call");
+    const auto o = std::make_shared<IndexOptions>();
+    command->add_option("--in", o->in, "Directory of the case (lidx gen)")->required()->type_name("DIR");
+    command->add_option("--out", o->out, "Indices to write: int32 [rows, k], -1 after those that there are")
+        ->required()
+        ->type_name("FILE");
+    command->add_option("--k", o->k, "Keys to choose")->transform(whole(1, lidx::topk::kMaxK))->capture_default_str();
+    command
+        ->add_option("--output", o->output,
+                     "What a key is called. local: counted from its request's first key;\n"
+                     "relative: from the first key that the row sees;\n"
+                     "physical: its slot in the pool, page * page size + slot;\n"
+                     "ragged: local, plus an offset for each row")
+        ->check(CLI::IsMember({"local", "relative", "physical", "ragged"}))
+        ->capture_default_str();
+    command
+        ->add_option("--offsets", o->offsets,
+                     "int32 [rows]: what --output ragged adds; default: where the request's keys begin\n"
+                     "if those of all requests lie one behind the other")
+        ->type_name("FILE");
+    add_choice(command, *o);
+    command->add_option("--score-type", o->score_type, "What scores are rounded to before keys are chosen")
+        ->check(CLI::IsMember({"fp32", "bf16"}))
+        ->capture_default_str();
+    command
+        ->add_option("--budget-bytes", o->budget_bytes,
+                     "Most workspace: rows are scored and chosen from in windows that fit; 0: all rows at once")
+        ->transform(whole(uint64_t{0}, std::numeric_limits<uint64_t>::max()))
+        ->capture_default_str();
+    command->add_option("--device", o->device, "auto: a CUDA GPU that has a kernel for the case, else the emulator")
+        ->check(CLI::IsMember({"auto", "cuda", "emu"}))
+        ->capture_default_str();
+    command->add_option("--json", o->json, "Write what ran and how as JSON: kernel, windows, workspace, device")
+        ->type_name("FILE");
+    command->add_option("--stats", o->stats, "Write executed instructions per opcode as JSON (emulator only)")
+        ->type_name("FILE");
+    command->add_option("--kernel", o->kernel, "Debug: force the scoring kernel of this name (lidx info lists them)")
+        ->type_name("SYMBOL");
+    command->footer(
+        "Exact: the keys that a sort of the scores gives. Of equal scores the smaller positions win, NaN ranks below\n"
+        "-inf, -0 equals +0. Neither --budget-bytes nor the device's size shows in the result.\n"
+        "\n"
+        "Examples\n"
+        "  lidx index --in case --out indices.npy\n"
+        "  lidx index --in case --out slots.npy --k 512 --output physical --sorted score --scores-out best.npy\n"
+        "  lidx index --in prefill --out indices.npy --budget-bytes 536870912 --json summary.json");
+    command->callback([o, &chosen] { chosen = [o] { return run_index(*o); }; });
 }
 
 void add_info(CLI::App& app, std::function<int()>& chosen) {
@@ -256,6 +314,7 @@ int run(int argc, char** argv) {
     add_score(app, chosen);
     add_verify(app, chosen);
     add_topk(app, chosen);
+    add_index(app, chosen);
     add_info(app, chosen);
     add_heatmap(app, chosen);
     add_quantize(app, chosen);
