@@ -12,6 +12,9 @@ namespace lidx {
 
 namespace {
 
+// A shared page that is written into is copied layer by layer.
+constexpr int32_t kMaxLayers = 1024;
+
 CUdeviceptr address(const void* base, int64_t offset_bytes) {
     return reinterpret_cast<CUdeviceptr>(base) + static_cast<CUdeviceptr>(offset_bytes);
 }
@@ -74,7 +77,7 @@ lidx_cache make_cache(const lidx_context& context, const lidx_cache_desc& desc) 
     check_pool(pool, PoolUse::kStore);
     if (desc.flags != 0) fail(LIDX_ERR_VALUE, equals("flags", desc.flags) + ": must be 0");
     const int32_t layers = desc.layers != 0 ? desc.layers : 1;
-    require_range("layers", layers, 1, kMaxInt32);
+    require_range("layers", layers, 1, kMaxLayers);
     if (layers > 1) {
         require_multiple("k_layer_stride", desc.k_layer_stride, 16);
         require_range("k_layer_stride", desc.k_layer_stride, int64_t{pool.page_size} * pool.depth, kMaxInt64);

@@ -417,7 +417,7 @@ typedef struct lidx_cache lidx_cache;
 typedef struct lidx_cache_desc {
     size_t struct_size;            /* set by lidx_cache_desc_init() */
     const lidx_pool *pool;         /* of layer 0; copied. depth 64 or 128 */
-    int32_t layers;                /* layers that share the page ids; 0 means 1 */
+    int32_t layers;                /* layers that share the page ids, 1 .. 1024; 0 means 1 */
     uint32_t flags;                /* 0 */
     int64_t k_layer_stride;        /* bytes from a layer's k_base to the next one's, a multiple of 16; layers 1: any */
     int64_t k_scale_layer_stride;  /* bytes from k_scale_base to the next layer's, a multiple of 4; layers 1: any */

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The command from end to end: gen, score, verify, topk, index, info, heatmap, and every kind of bad input with its exit code.
+"""The command from end to end: gen, score, verify, topk, index, info, heatmap, and every kind of bad input with its
+exit code.
 
 Files are read and written here with a reader of this test's own. LIDX_TEST_DRIVER: emu (default) or cuda.
 usage: command_test.py LIDX [unittest arguments]

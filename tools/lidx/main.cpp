@@ -161,7 +161,8 @@ void add_choice(CLI::App* command, Options& o) {
         ->capture_default_str();
     command->add_option("--scores-out", o.scores_out, "Scores of the chosen to write: f32 [rows, k], -inf after them")
         ->type_name("FILE");
-    command->add_option("--counts-out", o.counts_out, "How many were chosen to write: int32 [rows]")->type_name("FILE");
+    command->add_option("--counts-out", o.counts_out, "Numbers of chosen keys to write: int32 [rows]")
+        ->type_name("FILE");
 }
 
 void add_topk(CLI::App& app, std::function<int()>& chosen) {
