@@ -236,8 +236,7 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, typename T::Sh
             fill(p, ptx::cvta_to_shared(shared.sees[of]), load_int(filled + 8), load_int(filled + 12),
                  load_int(filled + 20), load_int(filled + 24), ptx::tid_x());
         }
-        ptx::bar_warp_sync(ptx::kFullMask);
-        if (lane == 0) ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.q_empty[buffer]));
+        ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.q_empty[buffer]));   // every lane: docs/kernel-sm90.md
     }
 }
 
@@ -250,7 +249,7 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
         ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_empty[thread]), kEmptyArrivals);
         if (thread < T::kQBuffers) {
             ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_full[thread]), sm90_score::kItemArrivals);
-            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_empty[thread]), 4 * kWarpgroups);
+            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_empty[thread]), 128 * kWarpgroups);
         }
         ptx::fence_mbarrier_init_release_cluster();
         ptx::fence_proxy_async_shared_cta();   // TMA completes on them through the async proxy
