@@ -153,10 +153,14 @@ void Checker::release(VectorClock& to, uint32_t warp, uint32_t mask) {
 
 // .relaxed hands over what a fence has readied: of any kind (8.8), of mbarrier.init (9.7.13.4), tcgen05.fence
 // (9.7.16.6.4).
-void Checker::release_fenced(VectorClock& to, uint32_t warp, uint32_t mask) {
+void Checker::release_fenced(VectorClock& to, uint32_t warp, uint32_t mask, Scope distance) {
     for (const Group& g : warps_[warp].groups) {
         if (!(g.lanes & mask)) continue;
-        if (g.released) to.join(*g.released);
+        for (size_t fence = 0; fence < g.released.size(); ++fence) {
+            if (!g.released[fence]) continue;
+            if (static_cast<Scope>(fence) >= distance) to.join(*g.released[fence]);
+            else to.join_narrow(*g.released[fence]);
+        }
         for (uint32_t f : fenceable_) to.raise(f + kInitFence, VectorClock::at(g.clock.strict, f + kInitFence));
         for (uint32_t t : tmem_agents_)
             for (uint32_t i = t; i < t + kPerTmem; ++i) to.raise(i, VectorClock::at(g.clock.strict, i));
@@ -170,8 +174,9 @@ void Checker::acquire(uint32_t warp, uint32_t mask, const VectorClock& from) {
 void Checker::acquire_fenced(uint32_t warp, uint32_t mask, const VectorClock& from) {
     each_group(warp, mask, [&](Group& g) {
         auto observed = std::make_shared<VectorClock>(from);   // a fence.acquire behind it brings the rest
-        if (g.observed) observed->join(*g.observed);
-        g.observed = std::move(observed);
+        auto& so_far = g.observed[static_cast<size_t>(Scope::kCta)];
+        if (so_far) observed->join(*so_far);
+        so_far = std::move(observed);
         for (uint32_t t : tmem_agents_)
             for (uint32_t i = t; i < t + kPerTmem; ++i) g.clock.raise(i, VectorClock::at(from.strict, i));
     });
@@ -193,8 +198,10 @@ void Checker::merge(uint32_t warp, uint32_t mask) {
             to.lanes |= from.lanes;
             to.clock.join(from.clock);
             VectorClock::join(to.tmem, from.tmem);
-            if (!to.released) to.released = from.released;
-            if (!to.observed) to.observed = from.observed;
+            for (size_t n = 0; n < to.released.size(); ++n) {
+                if (!to.released[n]) to.released[n] = from.released[n];
+                if (!to.observed[n]) to.observed[n] = from.observed[n];
+            }
             if (i + 1 != w.groups.size()) from = std::move(w.groups.back());
             w.groups.pop_back();
         }
@@ -212,11 +219,11 @@ void Checker::converged(Exec& x, uint32_t mask) {
         VectorClock::raise(w.groups[0].clock.loose, warp * kPerThread, w.time++);
         return;
     }
-    std::vector<uint32_t> all;
-    std::vector<uint32_t> tmem;
+    std::vector<uint32_t> all, narrow, tmem;
     for (const Group& g : w.groups) {
         if (!(g.lanes & mask)) continue;
         VectorClock::join(all, g.clock.loose);
+        VectorClock::join(narrow, g.clock.narrow);
         VectorClock::join(tmem, g.tmem);
     }
     VectorClock mine;
@@ -224,6 +231,7 @@ void Checker::converged(Exec& x, uint32_t mask) {
     VectorClock::join(all, mine.loose);
     each_group(warp, mask, [&](Group& g) {
         g.clock.loose = all;
+        g.clock.narrow = narrow;
         g.tmem = tmem;
     });
     ++w.time;
@@ -256,7 +264,8 @@ void Checker::barrier_next(Cta& cta, uint32_t id) { barriers_[cta.rank * 16 + id
 
 void Checker::cluster_arrive(Exec& x, uint32_t mask, bool hands_over) {
     if (hands_over) release(cluster_barrier_[0], warp_of(x), mask);
-    else release_fenced(cluster_barrier_[0], warp_of(x), mask);
+    else release_fenced(cluster_barrier_[0], warp_of(x), mask, cluster_->ctas.size() > 1 ? Scope::kCluster
+                                                                                         : Scope::kCta);
 }
 void Checker::cluster_next() {
     cluster_barrier_[1].join(cluster_barrier_[0]);
@@ -267,7 +276,7 @@ void Checker::cluster_done(Exec& x, uint32_t mask) {
     acquire(warp, mask, cluster_barrier_[1]);
 }
 
-void Checker::fence(Exec& x, uint32_t mask, FenceKind kind) {
+void Checker::fence(Exec& x, uint32_t mask, FenceKind kind, Scope scope) {
     const uint32_t warp = warp_of(x);
     WarpState& w = warps_[warp];
     switch (kind) {
@@ -275,14 +284,21 @@ void Checker::fence(Exec& x, uint32_t mask, FenceKind kind) {
         case FenceKind::kAcquire:
         case FenceKind::kRelease:
             each_group(warp, mask, [&](Group& g) {
-                if (kind != FenceKind::kRelease && g.observed) {
-                    g.clock.join(*g.observed);
-                    g.observed.reset();
+                for (size_t d = 0; kind != FenceKind::kRelease && d < g.observed.size(); ++d) {
+                    if (!g.observed[d]) continue;
+                    if (static_cast<Scope>(d) > scope) {
+                        g.clock.join_narrow(*g.observed[d]);   // a wider fence may follow
+                        continue;
+                    }
+                    g.clock.join(*g.observed[d]);
+                    g.observed[d].reset();
                 }
-                if (kind != FenceKind::kAcquire) {
-                    g.released = std::make_shared<VectorClock>(g.clock);
-                    own(*g.released, warp, g.lanes, kRaw);
-                }
+                if (kind == FenceKind::kAcquire) return;
+                auto released = std::make_shared<VectorClock>(g.clock);
+                own(*released, warp, g.lanes, kRaw);
+                for (size_t narrower = 0; narrower < static_cast<size_t>(scope); ++narrower)
+                    g.released[narrower].reset();
+                g.released[static_cast<size_t>(scope)] = std::move(released);
             });
             ++w.time;
             break;
@@ -320,79 +336,113 @@ void Checker::fence(Exec& x, uint32_t mask, FenceKind kind) {
     }
 }
 
-// Release and acquire patterns on a location (8.8): by the operation itself, or by a fence with a strong operation.
+// Release and acquire patterns on a location (8.8): by the operation itself, or by a fence with a strong operation. A
+// write is observed, and a release synchronises with an acquire, only if their scopes include each other (8.9.2,
+// 8.9.4).
 void Checker::synchronise(Exec& x, uint32_t mask, const uint64_t* at, MemorySpace space, bool write,
-                          Semantics semantics, bool atomic) {
+                          Strength strength) {
     const uint32_t warp = warp_of(x);
+    const Semantics semantics = strength.semantics;
     const bool releases = semantics == Semantics::kRelease || semantics == Semantics::kAcqRel;
     const bool acquires = semantics == Semantics::kAcquire || semantics == Semantics::kAcqRel;
-    const bool reads = !write || atomic;
+    const bool reads = !write || strength.atomicity == Atomicity::kAtomic;
+    const auto key_of = [&](uint32_t lane) {
+        const bool shared = space == MemorySpace::kShared || at[lane] >> kWindowShift == 1;
+        return shared ? static_cast<uint64_t>(unit_) << 32 | (at[lane] & 0xffffffffu) | 1ull << 63 : at[lane];
+    };
     each_group(warp, mask, [&](Group& g) {
         if (reads) {
-            VectorClock seen;
-            bool any = false;
+            std::array<VectorClock, 4> seen;   // by distance
+            std::array<bool, 4> any = {};
             const std::lock_guard lock(global_->handed_mutex);
             each_lane(g.lanes & mask, [&](uint32_t lane) {
-                const bool shared = space == MemorySpace::kShared || at[lane] >> kWindowShift == 1;
-                const uint64_t key = shared ? static_cast<uint64_t>(unit_) << 32 | (at[lane] & 0xffffffffu) | 1ull << 63
-                                            : at[lane];
-                const auto found = global_->handed.find(key);
+                const auto found = global_->handed.find(key_of(lane));
                 if (found == global_->handed.end()) return;
-                for (const auto& [unit, clock] : found->second) {
-                    any = true;
-                    if (unit == unit_) {
-                        seen.join(*clock);
+                for (const GlobalShadow::Handed& h : found->second) {
+                    const Scope distance = distance_to(h, warp);
+                    const bool wide = std::min(h.scope, strength.scope) >= distance;
+                    const size_t d = static_cast<size_t>(distance);
+                    any[d] = true;
+                    if (h.clock_unit == unit_) {
+                        if (wide) seen[d].join(*h.clock);
+                        else seen[d].join_narrow(*h.clock);
                         continue;
                     }
                     uint32_t time;
                     const uint32_t index = chain_for(g, &time);
-                    imports_.push_back({index, time, unit, clock});
-                    seen.raise(index, time);
+                    imports_.push_back({index, time, h.clock_unit, h.clock});
+                    if (wide) seen[d].raise(index, time);
+                    else VectorClock::raise(seen[d].narrow, index, time);
                 }
             });
-            if (any) {
+            for (size_t d = 0; d < seen.size(); ++d) {
+                if (!any[d]) continue;
                 if (acquires) {
-                    g.clock.join(seen);
-                } else {
-                    if (!g.observed) g.observed = std::make_shared<VectorClock>();
-                    else g.observed = std::make_shared<VectorClock>(*g.observed);
-                    g.observed->join(seen);
+                    g.clock.join(seen[d]);
+                    continue;
                 }
+                auto observed = std::make_shared<VectorClock>(std::move(seen[d]));
+                if (g.observed[d]) observed->join(*g.observed[d]);
+                g.observed[d] = std::move(observed);
             }
         }
-        if (write && (releases || g.released)) {
-            VectorClock handed;
-            if (g.released) handed.join(*g.released);
-            if (releases) {
-                handed.join(g.clock);
-                own(handed, warp, g.lanes & mask, kRaw);
+        if (!write) return;
+        std::vector<GlobalShadow::Handed> what;
+        const auto hand = [&](const VectorClock& clock, Scope scope) {
+            for (const Import& i : imports_) {
+                if (VectorClock::at(clock.loose, i.index) >= i.clock)
+                    what.push_back({unit_, warp, g.lanes & mask, scope, i.unit, i.known});
+                else if (VectorClock::at(clock.narrow, i.index) >= i.clock)
+                    what.push_back({unit_, warp, g.lanes & mask, Scope::kNone, i.unit, i.known});
             }
-            GlobalShadow::Handed all;
-            for (const Import& i : imports_)
-                if (VectorClock::at(handed.loose, i.index) >= i.clock) all.emplace_back(i.unit, i.known);
-            all.emplace_back(unit_, std::make_shared<const VectorClock>(std::move(handed)));
-            const std::lock_guard lock(global_->handed_mutex);
-            each_lane(g.lanes & mask, [&](uint32_t lane) {
-                const bool shared = space == MemorySpace::kShared || at[lane] >> kWindowShift == 1;
-                const uint64_t key = shared ? static_cast<uint64_t>(unit_) << 32 | (at[lane] & 0xffffffffu) | 1ull << 63
-                                            : at[lane];
-                auto& to = global_->handed[key];
-                if (!atomic) to.clear();   // a plain store ends the release sequence of others
-                for (const auto& [unit, clock] : all) {
-                    bool placed = false;
-                    for (auto& [have, known] : to) {
-                        if (have != unit) continue;
-                        auto joined = std::make_shared<VectorClock>(*known);
-                        joined->join(*clock);
-                        known = std::move(joined);
-                        placed = true;
-                    }
-                    if (!placed) to.emplace_back(unit, clock);
-                }
-            });
+            what.push_back({unit_, warp, g.lanes & mask, scope, unit_, std::make_shared<const VectorClock>(clock)});
+        };
+        for (size_t fence = 0; fence < g.released.size(); ++fence)
+            if (g.released[fence]) hand(*g.released[fence], std::min(static_cast<Scope>(fence), strength.scope));
+        if (releases) {
+            VectorClock clock = g.clock;
+            own(clock, warp, g.lanes & mask, kRaw);
+            hand(clock, strength.scope);
         }
+        const std::lock_guard lock(global_->handed_mutex);
+        each_lane(g.lanes & mask, [&](uint32_t lane) { hand_over(key_of(lane), warp, 1u << lane, what, strength); });
     });
     ++warps_[warp].time;
+}
+
+Scope Checker::distance_to(const GlobalShadow::Handed& h, uint32_t warp) const {
+    if (h.unit != unit_) return Scope::kGpu;
+    return h.warp / warps_per_cta_ == warp / warps_per_cta_ ? Scope::kCta : Scope::kCluster;
+}
+
+// A strong write at an address: what it hands over, and what becomes of that which others did.
+void Checker::hand_over(uint64_t key, uint32_t warp, uint32_t lanes, const std::vector<GlobalShadow::Handed>& what,
+                        Strength strength) {
+    const auto found = global_->handed.find(key);
+    if (found == global_->handed.end() && what.empty()) return;
+    auto& to = found != global_->handed.end() ? found->second : global_->handed[key];
+    if (strength.atomicity == Atomicity::kNone) {   // a plain store ends the release sequence of others
+        std::erase_if(to, [&](const GlobalShadow::Handed& h) {
+            return h.unit != unit_ || h.warp != warp || (h.lanes & lanes) == 0;
+        });
+    } else {   // an atomic operation passes on what it observes
+        for (GlobalShadow::Handed& h : to)
+            if (strength.scope < distance_to(h, warp)) h.scope = Scope::kNone;
+    }
+    for (const GlobalShadow::Handed& h : what) {
+        bool placed = false;
+        for (GlobalShadow::Handed& have : to) {
+            if (have.unit != h.unit || have.warp != h.warp || have.scope != h.scope || have.clock_unit != h.clock_unit)
+                continue;
+            auto joined = std::make_shared<VectorClock>(*have.clock);
+            joined->join(*h.clock);
+            have.clock = std::move(joined);
+            have.lanes |= h.lanes;
+            placed = true;
+            break;
+        }
+        if (!placed) to.push_back(h);
+    }
 }
 
 // ---- mbarriers ----
@@ -410,13 +460,14 @@ void Checker::mbarrier_inval(Exec& x, int lane, uint32_t address) {
     mbarriers_.erase(address);
 }
 
-void Checker::mbarrier_arrive(Exec& x, uint32_t mask, const uint32_t* at, bool hands_over, bool arrives) {
+void Checker::mbarrier_arrive(Exec& x, uint32_t mask, const uint32_t* at, bool hands_over, bool arrives,
+                              Scope scope) {
     const uint32_t warp = warp_of(x);
     while (mask != 0) {
         const uint32_t address = at[std::countr_zero(mask)];
         const uint32_t same = take_same(mask, at);
         Record a = record_of(x, warp, same);
-        a.flags = Record::kWrite | Record::kStrong | Record::kBarrier;
+        a.flags = Record::kWrite | Record::strong(Scope::kGpu) | Record::kBarrier;
         each_group(warp, same, [&](Group& g) {
             a.lanes = g.lanes;
             range(MemorySpace::kShared, address, 8, a, g);
@@ -429,23 +480,47 @@ void Checker::mbarrier_arrive(Exec& x, uint32_t mask, const uint32_t* at, bool h
         VectorClock mine;
         own(mine, warp, same, kRaw);
         VectorClock::join(b.arriving, mine.loose);
+        const bool remote = address >> kRankShift != x.cta->rank;
         if (hands_over) release(b.current, warp, same);
-        else release_fenced(b.current, warp, same);
+        else release_fenced(b.current, warp, same, remote ? Scope::kCluster : Scope::kCta);
+        if (!remote || !hands_over) continue;
+        if (scope == Scope::kCluster) b.remote.assign(1, a);
+        else narrow_mbarrier(a, nullptr, address);
     }
 }
 
-void Checker::mbarrier_waited(Exec& x, uint32_t mask, const uint32_t* at, bool acquires) {
+// Known-good kernels lack the scope: what they hand over so counts, with a warning.
+void Checker::narrow_mbarrier(const Record& a, const Record* arrival, uint32_t address) {
+    Finding f;
+    f.code = "mbarrier-scope";
+    if (worker_->seen_finding(f.code, a.pc, arrival != nullptr ? arrival->pc : ~0u)) return;
+    f.severity = Severity::kWarning;
+    f.party = party_of(a);
+    if (arrival != nullptr) f.other = party_of(*arrival);
+    f.space = "shared";
+    f.address = address;
+    f.bytes = 8;
+    f.what = arrival == nullptr
+                 ? "releases to its own CTA only, at an mbarrier of another one (the default scope is .cta)"
+                 : "acquires from its own CTA only what a thread of another one releases (the default scope is .cta)";
+    f.would_order = "mbarrier.arrive.release.cluster and mbarrier.try_wait.acquire.cluster";
+    worker_->report_finding(std::move(f));
+}
+
+void Checker::mbarrier_waited(Exec& x, uint32_t mask, const uint32_t* at, bool acquires, Scope scope) {
     const uint32_t warp = warp_of(x);
     while (mask != 0) {
         const uint32_t address = at[std::countr_zero(mask)];
         const uint32_t same = take_same(mask, at);
         Record a = record_of(x, warp, same);
-        a.flags = Record::kStrong | Record::kBarrier;
+        a.flags = Record::strong(Scope::kGpu) | Record::kBarrier;
         each_group(warp, same, [&](Group& g) {
             a.lanes = g.lanes;
             range(MemorySpace::kShared, address, 8, a, g);
         });
         Mbarrier& b = mbarrier(address);
+        if (acquires && scope < Scope::kCluster)
+            for (const Record& arrival : b.remote_completed) narrow_mbarrier(a, &arrival, address);
         if (acquires) acquire(warp, same, b.completed);
         else acquire_fenced(warp, same, b.completed);
         for (Waiter& old : b.waiters)
@@ -480,6 +555,8 @@ void Checker::mbarrier_completed(uint32_t address) {
     b.waiters.clear();
     b.completed.join(b.current);
     b.current = {};
+    b.remote_completed = std::move(b.remote);
+    b.remote.clear();
 }
 
 void Checker::finish(const Cta& cta) {

@@ -21,6 +21,12 @@ enum class FenceKind : uint8_t { kAcqRel, kAcquire, kRelease, kProxyAsync, kMbar
 
 // Release and acquire of a memory operation that threads may synchronise by.
 enum class Semantics : uint8_t { kWeak, kRelaxed, kAcquire, kRelease, kAcqRel };
+enum class Atomicity : uint8_t { kNone, kAtomic, kReduction };   // a reduction reads for nobody (8.11.1)
+struct Strength {
+    Semantics semantics = Semantics::kWeak;
+    Scope scope = Scope::kGpu;
+    Atomicity atomicity = Atomicity::kNone;
+};
 
 class Checker {
   public:
@@ -32,7 +38,7 @@ class Checker {
 
     // One instruction, `bytes` a lane. same: lanes that store what is there already.
     void data(Exec& x, uint32_t mask, const uint64_t* at, uint32_t bytes, MemorySpace space, bool write,
-              Semantics semantics, bool atomic, uint32_t same = 0);
+              Strength strength, uint32_t same = 0);
     // One access of all these lanes together.
     void data_of(Exec& x, uint32_t lanes, uint32_t shared_address, uint32_t bytes, bool write);
 
@@ -46,15 +52,15 @@ class Checker {
     void cluster_arrive(Exec& x, uint32_t mask, bool release);
     void cluster_next();                                           // all have arrived
     void cluster_done(Exec& x, uint32_t mask);
-    void fence(Exec& x, uint32_t mask, FenceKind kind);
+    void fence(Exec& x, uint32_t mask, FenceKind kind, Scope scope = Scope::kGpu);
 
     // ---- mbarriers; shared addresses with the CTA's rank ----
 
     void mbarrier_init(Exec& x, int lane, uint32_t address);
     void mbarrier_inval(Exec& x, int lane, uint32_t address);
     // All lanes of an arrive, or of an expect-tx (release false and arrives false), before it takes effect.
-    void mbarrier_arrive(Exec& x, uint32_t mask, const uint32_t* at, bool release, bool arrives);
-    void mbarrier_waited(Exec& x, uint32_t mask, const uint32_t* at, bool acquire);
+    void mbarrier_arrive(Exec& x, uint32_t mask, const uint32_t* at, bool release, bool arrives, Scope scope);
+    void mbarrier_waited(Exec& x, uint32_t mask, const uint32_t* at, bool acquire, Scope scope);
     void mbarrier_completed(uint32_t address);                     // its phase
 
     // ---- asynchronous operations: issued ----
@@ -90,7 +96,8 @@ class Checker {
         uint32_t lanes = 0;
         VectorClock clock;
         std::vector<uint32_t> tmem;   // by agent: accesses of Tensor Memory that later ones of the thread come behind
-        std::shared_ptr<VectorClock> released, observed;   // by a fence for strong writes; by strong reads for a fence
+        // By a fence of this scope for strong writes; by strong reads, of those this far away, for a fence.
+        std::array<std::shared_ptr<VectorClock>, 4> released, observed;
     };
     struct Outstanding {   // an operation that wait_group can wait for
         AsyncKind kind;
@@ -115,6 +122,8 @@ class Checker {
         std::vector<uint32_t> arriving;   // loose: what those who arrive know, asynchronously or not
         std::vector<Waiter> waiters;      // of the last phase that ended
         uint32_t expect_pc = ~0u;         // of the last arrival
+        // Arrivals of other CTAs that release to the cluster, of the phase that runs and of the last one.
+        std::vector<Record> remote, remote_completed;
     };
     struct Chain {
         uint32_t index, last;
@@ -127,6 +136,7 @@ class Checker {
         kOrdered,
         kLoose,
         kWarpgroup,   // a wgmma of another warp of a warpgroup one of whose warps has waited for it
+        kNarrow,      // only if scopes were wider
         kReaderFence,
         kNoProxyFence,
         kNoBefore,
@@ -153,14 +163,15 @@ class Checker {
     void each_group(uint32_t warp, uint32_t mask, F f);
     void own(VectorClock& clock, uint32_t warp, uint32_t lanes, uint32_t which);
     void release(VectorClock& to, uint32_t warp, uint32_t mask);
-    void release_fenced(VectorClock& to, uint32_t warp, uint32_t mask);
+    void release_fenced(VectorClock& to, uint32_t warp, uint32_t mask, Scope distance);
     void acquire(uint32_t warp, uint32_t mask, const VectorClock& from);
     void acquire_fenced(uint32_t warp, uint32_t mask, const VectorClock& from);
     void merge(uint32_t warp, uint32_t mask);
     bool thread_known(const std::vector<uint32_t>& clock, uint32_t warp, uint32_t lanes, uint32_t time,
                       uint32_t which) const;
     Order order(const Record& r, const Record& a, uint32_t overlap, const Group& group, bool tmem) const;
-    bool foreign_known(const Record& r, uint32_t overlap, const Group& group) const;
+    Order foreign_order(const Record& r, const Group& group) const;
+    Scope distance(const Record& r, const Record& a) const;
     bool warpgroup_known(const Record& r, const std::vector<uint32_t>& clock) const;
     void touch(RecordPool& pool, uint32_t& head, Record& a, const Group& group, MemorySpace space, uint64_t address,
                bool tmem);
@@ -170,14 +181,17 @@ class Checker {
     void run(MemorySpace space, uint64_t cell, Record& a, const Group& group);
     void tmem_range(Cta& cta, uint32_t quarter, uint32_t lanes, uint32_t column, uint32_t columns, Record a,
                     const Group& group);
-    void synchronise(Exec& x, uint32_t mask, const uint64_t* at, MemorySpace space, bool write, Semantics semantics,
-                     bool atomic);
+    void synchronise(Exec& x, uint32_t mask, const uint64_t* at, MemorySpace space, bool write, Strength strength);
+    Scope distance_to(const GlobalShadow::Handed& h, uint32_t warp) const;
+    void hand_over(uint64_t key, uint32_t warp, uint32_t lanes, const std::vector<GlobalShadow::Handed>& what,
+                   Strength strength);
     Record record_of(const Exec& x, uint32_t warp, uint32_t lanes) const;
     VectorClock export_clock(uint32_t warp, uint32_t lanes);
     Mbarrier& mbarrier(uint32_t address) { return mbarriers_[address]; }
     void allocated(Exec& x, Cta& cta, uint32_t warp, uint32_t column, uint32_t columns);
     void know_allocation(uint32_t warp, uint32_t of);
     void wgmma_registers(Exec& x, const AsyncOp& op, uint32_t count);
+    void narrow_mbarrier(const Record& a, const Record* arrival, uint32_t address);
     void swizzle_alignment(uint32_t pc, uint32_t address, uint32_t span, const Record& a);
     void conflict(const Record& r, const Record& a, Order order, MemorySpace space, uint64_t address, uint32_t overlap,
                   bool tmem);

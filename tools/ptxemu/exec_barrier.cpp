@@ -104,6 +104,7 @@ void phase_completed(Exec& x, int lane, uint64_t address) {
     ++cta_of(x, lane, address & 0xffffffffu).epoch;
 }
 
+Scope scope_of(const Insn& in) { return in.flags & kAlternate2 ? Scope::kCluster : Scope::kCta; }
 void shared_addresses(const Exec& x, const Insn& in, int slot, uint32_t mask, uint32_t* at) {
     for (int lane = 0; lane < kLanes; ++lane)
         if (mask >> lane & 1) at[lane] = static_cast<uint32_t>(lane_address(x, in, slot, lane) & kWindowMask);
@@ -111,10 +112,11 @@ void shared_addresses(const Exec& x, const Insn& in, int slot, uint32_t mask, ui
 void tell_arrival(Exec& x, const Insn& in, int slot, uint32_t mask, bool arrives) {
     uint32_t at[kLanes];
     shared_addresses(x, in, slot, mask, at);
-    x.checker->mbarrier_arrive(x, mask, at, !(in.flags & kAlternate), arrives);
+    x.checker->mbarrier_arrive(x, mask, at, !(in.flags & kAlternate), arrives, scope_of(in));
 }
 void note_relaxed(Decoder&, const Match& m, const Instruction&, Insn& out) {
     if (m.has("relaxed")) out.flags |= kAlternate;
+    if (m.has("cluster")) out.flags |= kAlternate2;
 }
 
 // slot: 0 address, 1 count.
@@ -257,7 +259,7 @@ bool exec_mbarrier_wait(Exec& x, const Insn& in, uint32_t mask) {
     if (x.checker && done != 0) [[unlikely]] {
         uint32_t at[kLanes];
         shared_addresses(x, in, 1, done, at);
-        x.checker->mbarrier_waited(x, done, at, !(in.flags & kAlternate));
+        x.checker->mbarrier_waited(x, done, at, !(in.flags & kAlternate), scope_of(in));
     }
     if (done == mask) return true;
     if (!(in.aux & 2)) poll(x, in, mask, seen);
@@ -283,9 +285,9 @@ bool exec_pending_count(Exec& x, const Insn& in, uint32_t mask) {
 }
 
 // Instructions of a warp take effect in order and memory is one: fences change nothing here. (Asynchronous operations
-// complete when the scheduler says so.) aux: FenceKind.
+// complete when the scheduler says so.) aux: FenceKind; imm: Scope.
 bool exec_fence(Exec& x, const Insn& in, uint32_t mask) {
-    if (x.checker) [[unlikely]] x.checker->fence(x, mask, static_cast<FenceKind>(in.aux));
+    if (x.checker) [[unlikely]] x.checker->fence(x, mask, static_cast<FenceKind>(in.aux), static_cast<Scope>(in.imm));
     return true;
 }
 bool exec_other_fence(Exec&, const Insn&, uint32_t) { return true; }
@@ -295,6 +297,7 @@ void encode_fence(Decoder&, const Match& m, const Instruction&, Insn& out) {
     if (kKind == FenceKind::kAcqRel && m.has("acquire")) kind = FenceKind::kAcquire;
     if (kKind == FenceKind::kAcqRel && m.has("release")) kind = FenceKind::kRelease;
     out.aux = static_cast<uint32_t>(kind);
+    out.imm = static_cast<uint64_t>(m.has("cta") ? Scope::kCta : m.has("cluster") ? Scope::kCluster : Scope::kGpu);
 }
 
 #define LIDX_SHARED_CTA "[shared|shared::cta]"

@@ -193,21 +193,29 @@ template <Where kWhere>
     }
 }
 
-// The semantics of a memory operation: in Insn::flags, with kSemanticsShift.
-constexpr int kSemanticsShift = 14;   // kAlternate to kAlternate3
-Semantics semantics_of(const Insn& in) { return static_cast<Semantics>(in.flags >> kSemanticsShift & 7); }
+// What a memory operation orders, in Insn::flags: Semantics (kAlternate to kAlternate3), Scope, Atomicity.
+constexpr int kSemanticsShift = 14, kScopeShift = 18, kAtomicityShift = 20;
+Strength strength_of(const Insn& in) {
+    return {static_cast<Semantics>(in.flags >> kSemanticsShift & 7), static_cast<Scope>(in.flags >> kScopeShift & 3),
+            static_cast<Atomicity>(in.flags >> kAtomicityShift & 3)};
+}
 void encode_semantics(const Match& m, Insn& out, Semantics otherwise) {
     Semantics s = otherwise;
     if (m.has("volatile") || m.has("relaxed") || m.has("mmio")) s = Semantics::kRelaxed;
     if (m.has("acquire")) s = Semantics::kAcquire;
     if (m.has("release")) s = Semantics::kRelease;
     if (m.has("acq_rel")) s = Semantics::kAcqRel;
-    out.flags |= static_cast<uint32_t>(s) << kSemanticsShift;
+    const Scope scope = m.has("cta") ? Scope::kCta : m.has("cluster") ? Scope::kCluster : Scope::kGpu;
+    const Atomicity atomicity = m.words[0] == "atom"  ? Atomicity::kAtomic
+                                : m.words[0] == "red" ? Atomicity::kReduction
+                                                      : Atomicity::kNone;
+    out.flags |= static_cast<uint32_t>(s) << kSemanticsShift | static_cast<uint32_t>(scope) << kScopeShift |
+                 static_cast<uint32_t>(atomicity) << kAtomicityShift;
 }
 
 // Accesses of one instruction for the checker. stored (stores only): what each lane is about to write.
 [[gnu::noinline]] void tell_access(Exec& x, const Insn& in, uint32_t mask, const uint64_t* at, uint32_t bytes,
-                                   Where where, bool write, bool atomic, const uint8_t* stored = nullptr) {
+                                   Where where, bool write, const uint8_t* stored = nullptr) {
     if (where == Where::kLocal || where == Where::kParam) return;
     const MemorySpace space = where == Where::kGlobal    ? MemorySpace::kGlobal
                               : where == Where::kGeneric ? MemorySpace::kGeneric
@@ -220,7 +228,7 @@ void encode_semantics(const Match& m, Insn& out, Semantics otherwise) {
                 same |= 1u << l;
         }
     }
-    x.checker->data(x, mask, at, bytes, space, write, semantics_of(in), atomic, same);
+    x.checker->data(x, mask, at, bytes, space, write, strength_of(in), same);
 }
 
 void addresses(const Exec& x, const Insn& in, int slot, uint64_t* out) {
@@ -240,7 +248,7 @@ template <Where kWhere>
                                     bool write, const uint8_t* stored) {
     for (int l = 0; l < kLanes; ++l)
         if (mask >> l & 1) place<kWhere>(x, l, at[l], bytes, write);
-    tell_access(x, in, mask, at, bytes, kWhere, write, false, stored);
+    tell_access(x, in, mask, at, bytes, kWhere, write, stored);
 }
 
 // ld: slot[0] address, list: destinations. Raw: the element in memory; Reg: the register's storage.
@@ -255,7 +263,7 @@ bool exec_load(Exec& x, const Insn& in, uint32_t mask) {
     const uint32_t keep = in.aux;   // 16-bit registers: 0xffff
     const uint8_t* p[kLanes];
     for (int l = 0; l < kLanes; ++l) p[l] = mask >> l & 1 ? place<kWhere>(x, l, at[l], kBytes, false) : nullptr;
-    if (x.checker) [[unlikely]] tell_access(x, in, mask, at, kBytes, kWhere, false, false);
+    if (x.checker) [[unlikely]] tell_access(x, in, mask, at, kBytes, kWhere, false);
     for (int l = 0; l < kLanes; ++l) {
         if (!(mask >> l & 1)) continue;
         Raw value[kCount];
@@ -596,7 +604,7 @@ void tell_atomic(Exec& x, const Insn& in, uint32_t mask, Where where, uint32_t b
     addresses(x, in, 0, at);
     for (int l = 0; l < kLanes; ++l)
         if (mask >> l & 1) atomic_place(x, where, l, at[l], bytes);
-    tell_access(x, in, mask, at, bytes, where, true, true);
+    tell_access(x, in, mask, at, bytes, where, true);
 }
 
 // imm is the address offset; aux: AtomOp | AtomType << 8 | Where << 16 | count << 24; list: destinations, then values b

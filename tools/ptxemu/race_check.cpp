@@ -25,6 +25,7 @@ bool alike(const Record& r, const Record& a) {
            r.unit == a.unit;
 }
 
+constexpr uint8_t kStrongToAll = Record::strong(Scope::kGpu);
 constexpr size_t kMaxReaders = 12;   // of a cell of global memory; of shared memory all are kept
 
 }   // namespace
@@ -61,17 +62,29 @@ bool Checker::thread_known(const std::vector<uint32_t>& clock, uint32_t warp, ui
 }
 
 // Whether r, of another cluster, was handed to this one through global memory.
-bool Checker::foreign_known(const Record& r, uint32_t overlap, const Group& group) const {
-    for (const Import& i : imports_) {
-        if (i.unit != r.unit || VectorClock::at(group.clock.loose, i.index) < i.clock) continue;
+Checker::Order Checker::foreign_order(const Record& r, const Group& group) const {
+    const auto holds = [&](const std::vector<uint32_t>& known) {
+        if (VectorClock::at(known, r.agent) >= r.clock) return true;
+        if (r.kind != AgentKind::kThread) return false;
         // The other cluster's lanes have agents that are not known here; a lane that released alone counts as its warp.
-        if (VectorClock::at(i.known->loose, r.agent) >= r.clock) return true;
-        if (r.kind != AgentKind::kThread) continue;
-        (void)overlap;
-        for (size_t n = warps_.size() * kPerThread; n < i.known->loose.size(); ++n)
-            if (i.known->loose[n] >= r.clock) return true;
+        for (size_t n = warps_.size() * kPerThread; n < known.size(); ++n)
+            if (known[n] >= r.clock) return true;
+        return false;
+    };
+    bool narrow = false;
+    for (const Import& i : imports_) {
+        if (i.unit != r.unit) continue;
+        const bool imported = VectorClock::at(group.clock.loose, i.index) >= i.clock;
+        if (imported && holds(i.known->loose)) return Order::kOrdered;
+        if (imported || VectorClock::at(group.clock.narrow, i.index) >= i.clock)
+            narrow = narrow || holds(i.known->loose) || holds(i.known->narrow);
     }
-    return false;
+    return narrow ? Order::kNarrow : Order::kRace;
+}
+
+Scope Checker::distance(const Record& r, const Record& a) const {
+    if (r.unit != a.unit) return Scope::kGpu;
+    return r.warp / warps_per_cta_ == a.warp / warps_per_cta_ ? Scope::kCta : Scope::kCluster;
 }
 
 // Whether some warp of r's warpgroup has waited for its part of the wgmma of which r is a part. All of them execute the
@@ -87,7 +100,7 @@ bool Checker::warpgroup_known(const Record& r, const std::vector<uint32_t>& cloc
 
 Checker::Order Checker::order(const Record& r, const Record& a, uint32_t overlap, const Group& group,
                               bool tmem) const {
-    if (r.unit != a.unit) return foreign_known(r, overlap, group) ? Order::kOrdered : Order::kRace;
+    if (r.unit != a.unit) return foreign_order(r, group);
     const auto &loose = group.clock.loose, &strict = group.clock.strict;
     const uint32_t lanes = r.kind == AgentKind::kThread ? r.lanes_of(overlap) : r.lanes;
     // The same lane's: in program order.
@@ -120,13 +133,15 @@ Checker::Order Checker::order(const Record& r, const Record& a, uint32_t overlap
         if (VectorClock::at(strict, r.agent) >= r.clock) return Order::kOrdered;
         if (VectorClock::at(loose, r.agent) >= r.clock) return Order::kLoose;
         if (r.kind == AgentKind::kWgmma && warpgroup_known(r, loose)) return Order::kWarpgroup;
+        if (VectorClock::at(group.clock.narrow, r.agent) >= r.clock) return Order::kNarrow;
         const bool issued = (r.warp == a.warp && (r.lanes & a.lanes) != 0 && r.issue < a.issue) ||
                             thread_known(loose, r.warp, r.lanes, r.issue, kRaw);
         return issued ? Order::kNotWaited : Order::kRace;
     }
     const bool program = same_lanes(a.width == 0 ? a.lanes : a.lanes_of(overlap));
     const bool fenced = r.flags & Record::kInit && thread_known(loose, r.warp, lanes, r.clock, kInitFence);
-    if (!program && !fenced && !thread_known(loose, r.warp, lanes, r.clock, kRaw)) return Order::kRace;
+    if (!program && !fenced && !thread_known(loose, r.warp, lanes, r.clock, kRaw))
+        return thread_known(group.clock.narrow, r.warp, lanes, r.clock, kRaw) ? Order::kNarrow : Order::kRace;
     if (a.flags & Record::kAsync && r.flags & Record::kWrite && !(r.flags & Record::kBarrier)) {
         if (!fenced && !thread_known(loose, r.warp, lanes, r.clock, kFenced)) {
             return thread_known(loose, r.warp, lanes, r.clock, kAnyFence) ? Order::kReaderFence : Order::kNoProxyFence;
@@ -175,8 +190,9 @@ void Checker::touch(RecordPool& pool, uint32_t& head, Record& a, const Group& gr
             continue;
         }
         Order o = order(r, a, overlap, group, tmem);
-        const bool conflicting =
-            (writes || r.flags & Record::kWrite) && !(a.flags & Record::kStrong && r.flags & Record::kStrong);
+        const bool morally_strong =
+            a.flags & r.flags & Record::kStrong && std::min(a.scope(), r.scope()) >= distance(r, a);
+        const bool conflicting = (writes || r.flags & Record::kWrite) && !morally_strong;
         if (conflicting && o != Order::kOrdered) {
             const bool covered = writes && r.flags & Record::kWrite && (overlap & ~seen) == 0;
             if (!covered || o == Order::kNoProxyFence || o == Order::kReaderFence) {
@@ -255,12 +271,12 @@ void Checker::range(MemorySpace space, uint64_t address, uint64_t bytes, Record 
 // ---- threads ----
 
 void Checker::data(Exec& x, uint32_t mask, const uint64_t* at, uint32_t bytes, MemorySpace space, bool write,
-                   Semantics semantics, bool atomic, uint32_t same) {
+                   Strength strength, uint32_t same) {
     const uint32_t warp = warp_of(x);
-    const bool strong = semantics != Semantics::kWeak || atomic;
+    const bool strong = strength.semantics != Semantics::kWeak;
     const auto access = [&] {
         Record base = record_of(x, warp, 0);
-        base.flags = static_cast<uint8_t>((write ? Record::kWrite : 0) | (strong ? Record::kStrong : 0));
+        base.flags = static_cast<uint8_t>((write ? Record::kWrite : 0) | (strong ? Record::strong(strength.scope) : 0));
         const auto groups = warps_[warp].groups.size();
         for (size_t g = 0; g < groups; ++g) {
             const Group& group = warps_[warp].groups[g];
@@ -314,7 +330,7 @@ void Checker::data(Exec& x, uint32_t mask, const uint64_t* at, uint32_t bytes, M
     };
     // What an acquire brings is known before the access is judged, what a release hands over includes it.
     access();
-    if (strong) synchronise(x, mask, at, space, write, semantics, atomic);
+    if (strong) synchronise(x, mask, at, space, write, strength);
 }
 
 void Checker::data_of(Exec& x, uint32_t lanes, uint32_t shared_address, uint32_t bytes, bool write) {
@@ -364,11 +380,11 @@ void Checker::copy_issued(Exec& x, AsyncOp& op) {
             else if (op.kind == AsyncKind::kBulkLoad) global_part(op.global, op.bytes);
             else shared_part(op.source_bytes, op.bytes);
             a.flags = Record::kAsync | Record::kWrite;
-            if (op.kind == AsyncKind::kBulkSharedReduce) a.flags |= Record::kStrong;
+            if (op.kind == AsyncKind::kBulkSharedReduce) a.flags |= kStrongToAll;
             if (tensor) tma_footprint(*op.map, op.coords, op.shared, shared_part, nothing);
             else shared_part(op.shared, op.bytes);
             Record signal = a;
-            signal.flags = Record::kAsync | Record::kWrite | Record::kStrong | Record::kBarrier;
+            signal.flags = Record::kAsync | Record::kWrite | kStrongToAll | Record::kBarrier;
             range(MemorySpace::kShared, op.mbarrier, 8, signal, g);
             break;
         }
@@ -377,10 +393,10 @@ void Checker::copy_issued(Exec& x, AsyncOp& op) {
             op.agent.index = a.agent;
             op.agent.clock = a.clock;
             a.flags = Record::kWrite;
-            if (op.reduction != ~0ull) a.flags |= Record::kStrong;
+            if (op.reduction != ~0ull) a.flags |= kStrongToAll;
             shared_part(op.shared, op.bytes);
             Record signal = a;
-            signal.flags = Record::kWrite | Record::kStrong | Record::kBarrier;
+            signal.flags = Record::kWrite | kStrongToAll | Record::kBarrier;
             range(MemorySpace::kShared, op.mbarrier, 8, signal, g);
             break;
         }
@@ -390,7 +406,7 @@ void Checker::copy_issued(Exec& x, AsyncOp& op) {
             else shared_part(op.shared, op.bytes);
             wait_by_group(true);
             const bool reduces = op.kind == AsyncKind::kTensorReduce || op.kind == AsyncKind::kBulkReduce;
-            chained(AgentKind::kTmaWrite, static_cast<uint8_t>(Record::kWrite | (reduces ? Record::kStrong : 0)));
+            chained(AgentKind::kTmaWrite, static_cast<uint8_t>(Record::kWrite | (reduces ? kStrongToAll : 0)));
             if (tensor) tma_footprint(*op.map, op.coords, op.shared, nothing, global_part);
             else global_part(op.global, op.bytes);
             wait_by_group(false);
@@ -785,6 +801,8 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
     const bool in_warp = r.unit == a.unit && r.warp == a.warp && r.kind == AgentKind::kThread;
     const char* verb = a.flags & Record::kWrite ? "writes" : "reads";
     const char* did = r.flags & Record::kWrite ? "written" : "read";
+    const char* wider = r.unit == a.unit ? "scope .cluster or wider for the release, the acquire, and what they meet by"
+                                         : "scope .gpu or wider for the release, the acquire, and what they meet by";
     f.what = std::string(verb) + " what another access has " + did;
     switch (o) {
         case Order::kNotWaited:
@@ -796,6 +814,12 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
                 f.code = "mbarrier-not-initialised";
                 f.what = "uses an mbarrier whose initialisation by another thread is not ordered before";
                 f.would_order = "bar.sync, or barrier.cluster behind fence.mbarrier_init, after mbarrier.init";
+                break;
+            }
+            if (r.flags & a.flags & Record::kStrong) {
+                f.code = "scope-too-narrow";
+                f.what += "; both are strong, but the scope of one does not include the other's thread";
+                f.would_order = wider;
                 break;
             }
             f.code = tmem ? "race-tmem" : space == MemorySpace::kGlobal ? "race-global" : "race-shared";
@@ -828,6 +852,11 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
             f.what += ", and only another warp of that warpgroup has waited for it: a wgmma-group is the warpgroup's, "
                       "yet the manual lets a wait speak for the executing thread";
             f.would_order = "a hand-over from every warp of the warpgroup, behind its own wgmma.wait_group";
+            break;
+        case Order::kNarrow:
+            f.code = "scope-too-narrow";
+            f.what += "; what was to order the two has a scope that does not include both threads (PTX ISA 8.5, 8.7)";
+            f.would_order = wider;
             break;
         case Order::kReaderFence:
             f.code = "proxy-fence-by-reader";

@@ -5,7 +5,8 @@
 // accesses of Tensor Memory and the MMAs of a thread, and chains of asynchronous copies (a copy joins a chain whose
 // last copy is known to be complete where it is issued). A clock holds for every agent the time up to which its
 // accesses have happened before: `strict` by the rules of the manual, `loose` also by the convergence that shfl, vote,
-// elect and .aligned instructions bring about without ordering memory.
+// elect and .aligned instructions bring about without ordering memory. `narrow` holds what would be known besides if
+// every scope were wide enough; it is empty in most kernels.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -18,7 +19,7 @@
 namespace ptxemu {
 
 struct VectorClock {
-    std::vector<uint32_t> strict, loose;
+    std::vector<uint32_t> strict, loose, narrow;
 
     static uint32_t at(const std::vector<uint32_t>& v, uint32_t index) { return index < v.size() ? v[index] : 0; }
     static void raise(std::vector<uint32_t>& v, uint32_t index, uint32_t time) {
@@ -36,8 +37,17 @@ struct VectorClock {
     void join(const VectorClock& other) {
         join(strict, other.strict);
         join(loose, other.loose);
+        join(narrow, other.narrow);
+    }
+    void join_narrow(const VectorClock& other) {
+        join(narrow, other.loose);
+        join(narrow, other.narrow);
     }
 };
+
+// Who may interact with an operation (PTX ISA 8.5), and how far apart two threads are. There is one device, so .sys is
+// .gpu.
+enum class Scope : uint8_t { kNone, kCta, kCluster, kGpu };
 
 enum class AgentKind : uint8_t {
     kThread,
@@ -57,7 +67,12 @@ enum class AgentKind : uint8_t {
 // Memory.
 struct Record {
     static constexpr uint8_t kWrite = 1;
-    static constexpr uint8_t kStrong = 2;      // atomic, volatile, relaxed and stronger: no race among themselves
+    // Atomic, volatile, relaxed and stronger: no race among themselves if their scopes include each other.
+    static constexpr int kScopeShift = 6;
+    static constexpr uint8_t strong(Scope scope) {
+        return static_cast<uint8_t>(2 | static_cast<int>(scope) << kScopeShift);
+    }
+    static constexpr uint8_t kStrong = 2;
     static constexpr uint8_t kAsync = 4;       // through the async proxy
     static constexpr uint8_t kInit = 8;        // mbarrier.init
     static constexpr uint8_t kSameValue = 16;  // stores what is there already
@@ -79,6 +94,7 @@ struct Record {
     AgentKind kind = AgentKind::kThread;
 
     uint32_t lanes_of(uint32_t overlap) const;
+    Scope scope() const { return static_cast<Scope>(flags >> kScopeShift & 3); }
 };
 
 // Records in lists, by index; 0 ends a list.
@@ -125,10 +141,15 @@ class GlobalShadow {
     };
     Shard& shard(uint64_t cell) { return shards_[(cell ^ cell >> 6) % kShards]; }
 
-    // What releases at an address hand over: the releasing cluster and its clock, and what it had been handed itself.
-    using Handed = std::vector<std::pair<uint32_t, std::shared_ptr<const VectorClock>>>;
+    // What a release at an address hands over: its own clock, or one that it had been handed itself.
+    struct Handed {
+        uint32_t unit, warp, lanes;   // of the release
+        Scope scope;                  // the narrowest of its operations
+        uint32_t clock_unit;          // cluster that counted the clock
+        std::shared_ptr<const VectorClock> clock;
+    };
     std::mutex handed_mutex;
-    std::unordered_map<uint64_t, Handed> handed;
+    std::unordered_map<uint64_t, std::vector<Handed>> handed;
 
   private:
     std::array<Shard, kShards> shards_;
