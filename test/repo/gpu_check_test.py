@@ -282,10 +282,10 @@ class Names(unittest.TestCase):
                 self.assertEqual(len(fnmatch.filter(names, pattern)), 1, pattern)
 
     def test_workloads_exist(self):
-        with open(os.path.join(ROOT, "tools", "lidx", "bench.cpp"), encoding="utf-8") as file:
+        with open(os.path.join(ROOT, "tools", "lidx", "bench", "workloads.cpp"), encoding="utf-8") as file:
             text = file.read()
         for name in gpu_check.PROFILED + gpu_check.QUICK_BENCH:
-            self.assertIn(f'{{"{name}",', text)
+            self.assertIn(f'("{name}",', text)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ ALLOWED = {
     "tools/common": {"tools/common"},
     "tools/ptxemu": {"tools/ptxemu", "tools/common"},
     "tools/lidx": {"tools/lidx", "tools/common", "host", "kernel", "test/ref"},   # verify judges
+    "tools/lidx/*.cu": {"tools/lidx", "ptx"},
     "test": {"test", "host", "kernel", "tools/ptxemu", "tools/lidx", "tools/common", "ptx"},
 }
 # The reference is an independent model: it may share nothing with what it judges.
@@ -74,6 +75,8 @@ def allowed_for(path):
         return ALLOWED_REFERENCE
     if path.startswith("kernel/") and path.endswith((".cu", ".cuh")):
         return ALLOWED["kernel/*.cu"]
+    if path.startswith("tools/lidx/") and path.endswith(".cu"):
+        return ALLOWED["tools/lidx/*.cu"]
     return ALLOWED.get(area_of(path), set())
 
 

@@ -470,28 +470,6 @@ class EndToEnd(Command):
         emulator = next(m for m in listed["machines"] if m["kind"] == "emulator")
         self.assertEqual(emulator["devices"][0]["multiprocessors"], 148, emulator)
 
-    def test_bench_times_the_candidates_side_by_side(self):
-        self.assertRegex(self.ok("bench", "--list"),
-                         r"(?m)^decode-64x32k +64 requests x +1 tokens x +32768 keys, 64 heads")
-        written = self.path("bench.json")
-        text = self.ok("bench", "--device", "emu", "--workload", "smoke", "--runs", "3", "--json", written,
-                       "--kernel", "sm100_score_h64", "generic_score")
-        with open(written) as file:
-            rows = json.load(file)["rows"]
-        self.assertEqual([row["kernel"] for row in rows], ["sm100_score_h64", "generic_score"])
-        for row in rows:
-            self.assertIn(row["kernel"], text)
-            self.assertEqual(row["flops"], 2 * 4 * 256 * 64 * 128)     # 4 rows, 256 keys, 64 heads, depth 128
-            self.assertEqual(row["bytes"], 2 * 256 * (128 + 4 + 2 * 4))
-            self.assertTrue(0 < row["least_us"] <= row["us"] <= row["most_us"], row)
-        self.refused(2, "no such workload: tea", "bench", "--device", "emu", "--workload", "tea")
-        self.refused(2, "no such kernel: sm100; there are", "bench", "--device", "emu", "--kernel", "generic_score",
-                     "sm100")
-        self.refused(2, "no kernel of --kernel serves", "bench", "--device", "emu", "--workload", "smoke", "--kernel",
-                     "sm90_score_h64")
-        self.refused(2, "is not a whole number from 1 to 1000", "bench", "--runs", "0")
-        self.refused(2, "No space left", "bench", "--device", "emu", "--workload", "smoke", "--json", "/dev/full")
-
     def test_auto_says_what_it_took(self):
         case = self.gen("a", "--tokens", 1, "--keys", 10, "--heads", 32)
         done = run("score", "--in", case, "--out", self.path("a.npy"), env={"LIDX_DRIVER": "/nonexistent/libcuda.so"})

@@ -98,10 +98,15 @@ int run_quantize(const QuantizeOptions& options);
 struct BenchOptions {
     bool list = false;
     std::string device = "cuda";
-    std::vector<std::string> workloads;   // empty: all but the smoke test
+    std::vector<std::string> workloads;   // these and those of the filter; both empty: all but those for tests
+    std::string filter;                   // a regular expression
     std::vector<std::string> kernels;     // candidates; empty: the best kernel of each workload
+    std::vector<std::string> rivals;      // shared libraries
+    std::string cublaslt;                 // empty: as the loader finds it
     int32_t runs = 15;
-    std::filesystem::path json;
+    bool warm = false;
+    bool graph = false;
+    std::filesystem::path json, csv, plot;   // empty: not written
 };
 int run_bench(const BenchOptions& options);
 

@@ -120,8 +120,9 @@ void DeviceBuffer::upload(const void* host, size_t size_bytes, size_t offset_byt
         machine_.check(machine_.driver().cuMemcpyHtoD(address_ + offset_bytes, host, size_bytes), "cuMemcpyHtoD");
 }
 
-void DeviceBuffer::download(void* host, size_t size_bytes) const {
-    if (size_bytes > 0) machine_.check(machine_.driver().cuMemcpyDtoH(host, address_, size_bytes), "cuMemcpyDtoH");
+void DeviceBuffer::download(void* host, size_t size_bytes, size_t offset_bytes) const {
+    if (size_bytes > 0)
+        machine_.check(machine_.driver().cuMemcpyDtoH(host, address_ + offset_bytes, size_bytes), "cuMemcpyDtoH");
 }
 
 void DeviceBuffer::fill32(uint32_t word, size_t words) {

@@ -64,7 +64,7 @@ class DeviceBuffer {
     DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
     void upload(const void* host, size_t size_bytes, size_t offset_bytes = 0);
-    void download(void* host, size_t size_bytes) const;
+    void download(void* host, size_t size_bytes, size_t offset_bytes = 0) const;
     void fill32(uint32_t word, size_t words);
     template <class T = void>
     T* as() const {

@@ -285,22 +285,36 @@ void add_bench(CLI::App& app, std::function<int()>& chosen) {
     auto* command = app.add_subcommand("bench", "Time named workloads on a GPU");
     const auto o = std::make_shared<BenchOptions>();
     command->add_flag("--list", o->list, "List the workloads and stop");
-    command->add_option("--workload", o->workloads, "Workloads to time; default: all but smoke")->type_name("NAME");
+    command->add_option("--workload", o->workloads, "Workloads to time; default: all but the smoke tests")
+        ->type_name("NAME");
+    command->add_option("--filter", o->filter, "Workloads in whose name this is found")->type_name("REGEX");
     command->add_option("--kernel", o->kernels, "Kernels to time side by side; default: the best of each workload")
         ->type_name("SYMBOL");
-    command->add_option("--runs", o->runs, "Launches timed per kernel")
-        ->transform(whole(1, 1000))
-        ->capture_default_str();
+    command->add_option("--rival", o->rivals, "Shared library to time beside them (tools/lidx/rival.h); repeatable")
+        ->type_name("LIB.so");
+    command->add_option("--cublaslt", o->cublaslt, "The library of the FP8 product; default: libcublasLt.so.13, .12")
+        ->type_name("FILE");
+    command->add_option("--runs", o->runs, "Samples per candidate")->transform(whole(1, 1000))->capture_default_str();
+    auto* warm =
+        command->add_flag("--warm", o->warm, "Samples are 10 runs in a row, L2 warm; default: one run, L2 flushed");
+    command->add_flag("--graph", o->graph, "Samples are 10 runs in a CUDA graph, L2 not flushed")->excludes(warm);
     command->add_option("--device", o->device, "emu runs the same code, its times mean nothing")
         ->check(CLI::IsMember({"cuda", "emu"}))
         ->capture_default_str();
-    command->add_option("--json", o->json, "Write every row as JSON")->type_name("FILE");
+    command->add_option("--json", o->json, "Write all there is to know as JSON")->type_name("FILE");
+    command->add_option("--csv", o->csv, "Write the rows as CSV")->type_name("FILE");
+    command->add_option("--plot", o->plot, "Write a chart")->type_name("FILE.svg");
     command->footer(
-        "FLOPs are 2 * rows * keys * heads * 128; bytes are codes, scales and scores once each. 'of copy' compares\n"
-        "the bytes per second with a device-to-device copy of the same run, read and written bytes counted.\n"
+        "FLOPs are 2 * (row, key) pairs * heads * 128; bytes are keys with their scales, scores or lists that are\n"
+        "given, and results, once each. The ceiling that binds is the longer of reading those bytes with a plain\n"
+        "kernel, in the same turns, and of those FLOPs at the rate of cuBLASLt's FP8 product (else the nominal rate).\n"
+        "'x lidx' is the time over that of lidx's first candidate, whose results all others are compared with: exit\n"
+        "code 1 if a rival fails or computes something else. docs/performance.md has more.\n"
         "\n"
         "Examples\n"
-        "  lidx bench --json bench.json\n"
+        "  lidx bench --json bench.json --csv bench.csv --plot bench.svg\n"
+        "  lidx bench --filter '^decode' --rival ./libother.so\n"
+        "  lidx bench --filter '^topk' --warm\n"
         "  lidx bench --workload prefill-2kx8k-h64 decode-64x32k --kernel sm90_score_h64 generic_score");
     command->callback([o, &chosen] { chosen = [o] { return run_bench(*o); }; });
 }
