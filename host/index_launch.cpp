@@ -66,9 +66,8 @@ lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits&
     require_range("score.max_keys", columns, 0, kMaxKeys);
     score.score_stride = round_up(std::max<int64_t>(columns, 1) * unit, kLineBytes) / unit;
 
-    // kFillIllegal below is a part of what a kernel that fills can do.
     lidx_index_plan plan;
-    plan.score = make_plan(score, device, score.max_rows, kFill);
+    plan.score = make_plan(score, device, score.max_rows, kFillIllegal);
     const lidx_topk_desc topk = topk_desc(desc, score);
     check_topk_desc(topk);
     plan.rows = score.max_rows;
@@ -106,9 +105,9 @@ lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits&
         }
     }
     plan.window_rows = static_cast<int32_t>(window);
-    plan.score = make_plan(score, device, window, kFill);
+    plan.score = make_plan(score, device, window, kFillIllegal);
     // A key on an illegal page is -inf to the selection; no other dead cell is ever read.
-    plan.score.params.fill_columns = kFillIllegal;
+    plan.score.params.fill_columns = kFillIllegalKeys;
     plan.select = plan_topk(topk, device, view, window);
     plan.scores_at = static_cast<size_t>(scores_at(window));
     plan.workspace_bytes = static_cast<size_t>(needed(window));
@@ -154,10 +153,14 @@ void enqueue_index(const lidx_context& context, const lidx_index_plan& plan, con
     topk.top_scores = args.top_scores;
     topk.counts = args.counts;
     check_topk_args(plan.select, topk);
+    if (!plan.score.empty()) check_score_args(plan.score, score);
+    const topk::TopkParams& select = plan.select.params;
+    const bool scored = select.view.window_limit > select.k || select.sort_by == topk::SortBy::kScore ||
+                        args.top_scores != nullptr || plan.score.workspace_bytes != 0;   // LIDX_FLAG_CHECK
     for (int64_t first = 0; first < plan.rows; first += plan.window_rows) {
         const RowWindow window{static_cast<int32_t>(first),
                                static_cast<int32_t>(std::min<int64_t>(first + plan.window_rows, plan.rows))};
-        enqueue_score_window(context, plan.score, score, window, stream);
+        if (scored) enqueue_score_window(context, plan.score, score, window, stream);
         launch_topk(context, plan.select, topk, window, stream);
     }
 }

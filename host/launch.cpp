@@ -11,9 +11,7 @@
 
 namespace lidx {
 
-namespace {
-
-void check_args(const lidx_plan& plan, const lidx_score_args& args) {
+void check_score_args(const lidx_plan& plan, const lidx_score_args& args) {
     const ScoreParams& p = plan.params;
     require_pointer("q", args.q, 16);
     require_pointer("q_scale", args.q_scale, float_bytes(p.weight_type));
@@ -29,6 +27,8 @@ void check_args(const lidx_plan& plan, const lidx_score_args& args) {
     if (plan.workspace_bytes != 0)
         require_workspace(args.workspace, args.workspace_bytes, "the plan", plan.workspace_bytes);
 }
+
+namespace {
 
 void launch(const lidx_context& context, const lidx_plan& plan, void** kernel_params, CUstream stream) {
     CUlaunchConfig config = {};
@@ -71,7 +71,7 @@ void enqueue_score_window(const lidx_context& context, const lidx_plan& plan, co
                           const RowWindow& window, CUstream stream) {
     require_struct_size(args, "lidx_score_args", "lidx_score_args_init");
     if (plan.empty()) return;
-    check_args(plan, args);
+    check_score_args(plan, args);
     if ((*context.kernels)[plan.kernel_index()].function == nullptr)
         fail(LIDX_ERR_UNSUPPORTED, std::string("the plan's kernel ") + plan.kernel->symbol +
                                        " needs compute capability " + plan.kernel->capability_text +

@@ -80,6 +80,7 @@ constexpr Wish kWishes[] = {
      }},
     {kFill, "LIDX_FLAG_FILL", [](const lidx_score_desc& d) { return has(d, LIDX_FLAG_FILL); }},
     {kSmLimit, "max_sms", [](const lidx_score_desc& d) { return d.max_sms != 0; }},
+    {kFillIllegal, "-inf for keys on illegal pages", [](const lidx_score_desc&) { return false; }},
 };
 
 int64_t page_capacity(const lidx_score_desc& desc) { return is_contiguous(desc) ? desc.max_keys : desc.page_size; }

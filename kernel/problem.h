@@ -42,7 +42,7 @@ struct RowView {
 };
 static_assert(sizeof(RowView) == 72, "host and device agree on the layout");
 
-inline constexpr int32_t kFillIllegal = -1;
+inline constexpr int32_t kFillIllegalKeys = -1;
 
 // The kernels' parameter block, passed by value (`const __grid_constant__ ScoreParams`). Tensor maps, where a kernel
 // has them, are separate __grid_constant__ parameters in front of it: (CUtensorMap k_map, CUtensorMap q_map,
@@ -71,7 +71,7 @@ struct ScoreParams {
     int32_t depth;
     int32_t page_size;                  // keys per page; contiguous: max_keys
     int32_t fill_columns;               // columns that get -inf where no key is live; 0: dead cells stay as they are;
-                                        // kFillIllegal: only those of keys on illegal pages get it
+                                        // kFillIllegalKeys: only those of keys on illegal pages get it
     int32_t relative;                   // a row's column 0 is the first key that it sees
     FloatType weight_type;
     FloatType weight2_type;

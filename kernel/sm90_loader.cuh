@@ -43,6 +43,7 @@ struct Place {
 };
 struct Pages {
     int32_t request;
+    int32_t row, tokens;   // of the token block
     KeyRange keys;         // outside of it nothing is read
     int32_t tile;          // the tile that lane 0's `now` belongs to
     int32_t slot;          // of `now` in its page
@@ -79,6 +80,17 @@ __device__ __forceinline__ int32_t page_index(const ScoreParams& p, int64_t key)
     return p.block_table ? static_cast<int32_t>(static_cast<uint32_t>(key) / static_cast<uint32_t>(p.page_size)) : 0;
 }
 
+// -inf for the keys of a box that may not be read. Plain work alone: elsewhere scores are filled as they are stored.
+__device__ __forceinline__ void fill_box(const ScoreParams& p, const Pages& pages, int64_t key, int32_t slots) {
+    const int64_t end = key + slots < pages.keys.end ? key + slots : pages.keys.end;
+#pragma unroll 1
+    for (int32_t token = 0; token < pages.tokens; ++token) {
+        float* row = static_cast<float*>(p.scores) + (int64_t{pages.row} + token) * p.score_stride;
+#pragma unroll 1
+        for (int64_t column = key; column < end; ++column) ptx::st_global_f32(row + column, dead_score());
+    }
+}
+
 // The pages of this lane's box, of the batch of tiles that begins at `tile`.
 template <class T>
 __device__ __forceinline__ Place load_place(const ScoreParams& p, const Loader& loader, const Pages& pages,
@@ -99,6 +111,7 @@ __device__ __forceinline__ Place load_place(const ScoreParams& p, const Loader& 
         (T::kPlain || (place.scale_page >= 0 && place.scale_page < p.scale_num_pages)))
         return place;
     if (p.check_word) ptx::st_relaxed_gpu_global_u32(p.check_word, 1);
+    if (T::kPlain && p.fill_columns != 0) fill_box(p, pages, key, loader.box_slots);
     return {kDeadPage, kDeadPage};
 }
 
@@ -225,7 +238,7 @@ __device__ __forceinline__ void load_run(const ScoreParams& p, Loader& loader, t
                                          int32_t request, const KeyRange& keys, int32_t row, int32_t tokens,
                                          const BlockPart& part, const KeyRange& sees) {
     const auto own = static_cast<int32_t>((loader.warp + T::kStages - loader.ring % T::kStages) % T::kLoaderWarps);
-    Pages pages{request, keys, 0, 0, {kDeadPage, kDeadPage}, {kDeadPage, kDeadPage}};
+    Pages pages{request, row, tokens, keys, 0, 0, {kDeadPage, kDeadPage}, {kDeadPage, kDeadPage}};
     if (own < part.tiles) pages.next = load_place<T>(p, loader, pages, part.tile + own);
     if (loader.warp == T::kLoaderWarps - 1)   // the first tiles of a short share are the other warps'
         load_item<T>(p, loader, shared,

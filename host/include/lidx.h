@@ -663,8 +663,9 @@ typedef struct lidx_index_args {
 } lidx_index_args;
 LIDX_API lidx_status lidx_index_args_init(lidx_index_args *args);
 
-/* Enqueues two launches per window. What is said of lidx_score_enqueue() and lidx_topk_enqueue() holds here; where a
- * launch fails, those before it have been enqueued. */
+/* Enqueues two launches per window: the score and the selection; the selection alone where max_keys is k or less, which
+ * needs no scores unless top_scores, their order or LIDX_FLAG_CHECK do. What is said of lidx_score_enqueue() and
+ * lidx_topk_enqueue() holds here; where a launch fails, those before it have been enqueued. */
 LIDX_API lidx_status lidx_index_enqueue(lidx_context *ctx, const lidx_index_plan *plan, const lidx_index_args *args,
                                         void *stream);
 

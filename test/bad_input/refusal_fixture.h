@@ -14,8 +14,10 @@ namespace refusal {
 
 struct Fixture {
     lidx_context* context = nullptr;
-    Fixture() {
+    explicit Fixture(int compute_capability = 100) {
         fake_reset();
+        fake().major = compute_capability / 10;
+        fake().minor = compute_capability % 10;
         const std::string path = fake_driver_path();
         lidx_config config;
         REQUIRE(lidx_config_init(&config) == LIDX_OK);

@@ -253,6 +253,67 @@ TEST_CASE("index: two launches a window, each of its rows") {
     CHECK(row == 8);
 }
 
+TEST_CASE("index: decode is two launches, each of which may overlap what is before it") {
+    Fixture f;
+    Index c;
+    c.desc.score.flags = LIDX_FLAG_PDL;
+    REQUIRE(c.run(f) == LIDX_OK);
+    REQUIRE(fake().launch_count == 2);
+    CHECK(std::string(fake().launches[0].function).find("_score_") != std::string::npos);
+    CHECK(std::string(fake().launches[1].function) == "topk_fp32");
+    CHECK(fake().launches[0].config.numAttrs == 1);
+    CHECK(fake().launches[1].config.numAttrs == 1);
+}
+
+TEST_CASE("index: no score is computed where every key is taken whatever it scores") {
+    const struct {
+        void (*change)(Index&);
+        int launches;
+    } rows[] = {
+        {[](Index&) {}, 1},
+        {[](Index& c) { c.desc.score.max_keys = 1024; }, 1},
+        {[](Index& c) { c.desc.k = 999; }, 2},
+        {[](Index& c) { c.args.top_scores = address<float>(0x50000); }, 2},
+        {[](Index& c) { c.desc.sort = LIDX_SORT_SCORE; }, 2},
+        {[](Index& c) { c.desc.score.flags = LIDX_FLAG_CHECK; }, 2},
+    };
+    for (const auto& row : rows) {
+        Fixture f;
+        Index c;
+        c.desc.k = 1024;
+        c.args.workspace_bytes = 16 * 4096;
+        row.change(c);
+        CAPTURE(&row - rows);
+        REQUIRE(c.run(f) == LIDX_OK);
+        CHECK(fake().launch_count == row.launches);
+    }
+    Fixture f;
+    Index c;   // what the score would need is checked all the same
+    c.desc.k = 1024;
+    c.args.q = nullptr;
+    f.refused(c.run(f), LIDX_ERR_NULL, "q is null");
+}
+
+TEST_CASE("index: compute capability 9.0 has kernels of their own for plain work") {
+    const struct {
+        void (*change)(Index&);
+        const char* scorer;
+    } rows[] = {
+        {[](Index&) {}, "sm90_score_h64_plain"},
+        {[](Index& c) { c.desc.score.flags = LIDX_FLAG_CAUSAL; }, "sm90_score_h64"},
+        {[](Index& c) { c.desc.score.score_type = LIDX_BF16; }, "sm90_score_h64"},
+    };
+    for (const auto& row : rows) {
+        Fixture f(90);
+        Index c;
+        row.change(c);
+        REQUIRE(c.run(f) == LIDX_OK);
+        REQUIRE(fake().launch_count == 2);
+        CHECK(std::string(fake().launches[0].function) == row.scorer);
+        CHECK(fake().launches[0].params.fill_columns == lidx::kFillIllegalKeys);   // illegal pages are -inf
+    }
+}
+
 TEST_CASE("index: what is wrong is named") {
     using Spoil = void (*)(Index&);
     const struct {

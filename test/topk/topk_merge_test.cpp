@@ -57,7 +57,7 @@ struct Case {
     int gap = 0;               // elements between lists, and between rows of the results
 };
 
-void run(const Case& c, uint64_t seed) {
+void run(const Case& c, uint64_t seed, int times = 1) {
     CAPTURE(c.rows, c.keys, c.shards, c.k_in, c.k, c.interleaved, c.gathered, static_cast<int>(c.sort),
             static_cast<int>(c.values), c.gap, seed);
     Rng rng(seed);
@@ -123,8 +123,16 @@ void run(const Case& c, uint64_t seed) {
     args.indices = d_indices.at<int32_t>();
     args.top_scores = c.optional ? d_top_scores.at<float>() : nullptr;
     args.counts = c.optional ? d_counts.at<int32_t>() : nullptr;
-    REQUIRE(lidx_topk_merge_enqueue(m.lidx, &args, nullptr) == LIDX_OK);
-    m.expect(m.driver.cuCtxSynchronize(), "cuCtxSynchronize");
+    std::vector<uint8_t> before;
+    for (int i = 0; i < times; ++i) {
+        for (const GuardedBuffer* output : {&d_indices, &d_top_scores, &d_counts}) output->restore();
+        REQUIRE(lidx_topk_merge_enqueue(m.lidx, &args, nullptr) == LIDX_OK);
+        m.expect(m.driver.cuCtxSynchronize(), "cuCtxSynchronize");
+        CHECK(d_indices.damage(false) == "");
+        std::vector<uint8_t> now(d_indices.payload(), d_indices.payload() + poison.size());
+        if (i > 0) CHECK(now == before);
+        before = now;
+    }
     for (GuardedBuffer* input : {&d_scores, &d_positions}) CHECK(input->damage(true) == "");
     for (GuardedBuffer* output : {&d_indices, &d_top_scores, &d_counts}) CHECK(output->damage(false) == "");
 
@@ -171,6 +179,15 @@ TEST_CASE("topk merge: shards of a row give what the whole row gives") {
             }
 }
 
+TEST_CASE("topk merge: repeated runs give the same bits") {
+    for (const Values values : {Values::kNormal, Values::kEqual}) {
+        Case c{2, 4000, 4, 500, 500};
+        c.sort = LIDX_SORT_SCORE;
+        c.values = values;
+        run(c, 90, 20);
+    }
+}
+
 TEST_CASE("topk merge: sizes") {
     const Case cases[] = {
         {1, 1, 1, 1, 1},          {2, 0, 3, 5, 7},          {1, 5, 8, 1, 5},           {1, 40, 8, 10, 41},
@@ -185,6 +202,77 @@ TEST_CASE("topk merge: sizes") {
             // Where a list has room for fewer than k, shards leave out what the whole row would choose.
             if (c.k_in < c.k && c.keys > int64_t{c.k_in}) c.keys = std::min<int64_t>(c.keys, c.k_in);
             run(c, seed);
+        }
+}
+
+// The row's keys are shared out, each shard selects its own k, and the lists are merged.
+TEST_CASE("topk merge: selections of a row's shards, merged, are the selection of the row") {
+    const Machine& m = machine();
+    uint64_t seed = 300;
+    for (const Values values : {Values::kNormal, Values::kTwo, Values::kMixed})
+        for (const int shards : {2, 5, 8}) {
+            constexpr int32_t kKeys = 30000, k = 700;
+            Rng rng(++seed);
+            std::vector<float> scores(kKeys);
+            for (float& score : scores) score = draw(values, rng);
+            const int32_t each = (kKeys + shards - 1) / shards;
+            std::vector<int32_t> lengths, offsets;
+            for (int s = 0; s < shards; ++s) {
+                offsets.push_back(s * each);
+                lengths.push_back(std::min(each, kKeys - s * each));
+            }
+            const int32_t whole_length = kKeys;
+            scores.resize(static_cast<size_t>(shards) * static_cast<size_t>(each));
+            GuardedBuffer d_scores(m, "scores", scores.data(), scores.size() * 4, 4, true);
+            GuardedBuffer d_lengths(m, "context_lens", lengths.data(), lengths.size() * 4, 4, true);
+            GuardedBuffer d_whole_length(m, "context_lens", &whole_length, 4, 4, true);
+            GuardedBuffer d_offsets(m, "offsets", offsets.data(), offsets.size() * 4, 4, true);
+            const std::vector<int32_t> poison(static_cast<size_t>(shards * k), 0x55aa55aa);
+            GuardedBuffer d_lists(m, "indices", poison.data(), poison.size() * 4, 4, false);
+            GuardedBuffer d_list_scores(m, "top_scores", poison.data(), poison.size() * 4, 4, false);
+            GuardedBuffer d_whole(m, "indices", poison.data(), k * 4, 4, false);
+            GuardedBuffer d_merged(m, "indices", poison.data(), k * 4, 4, false);
+            lidx_topk_desc desc;
+            REQUIRE(lidx_topk_desc_init(&desc) == LIDX_OK);
+            desc.row_map = LIDX_ROWS_FIXED;
+            desc.batch = desc.max_rows = shards;
+            desc.max_tokens = 1;
+            desc.max_keys = desc.score_stride = each;
+            desc.k = k;
+            desc.index_kind = LIDX_INDEX_OFFSET;
+            lidx_topk_args args;
+            REQUIRE(lidx_topk_args_init(&args) == LIDX_OK);
+            args.scores = d_scores.at<void>();
+            args.context_lens = d_lengths.at<void>();
+            args.offsets = d_offsets.at<int32_t>();
+            args.indices = d_lists.at<int32_t>();
+            args.top_scores = d_list_scores.at<float>();
+            REQUIRE(lidx_topk_enqueue(m.lidx, &desc, &args, nullptr) == LIDX_OK);
+            lidx_merge_args merge;
+            REQUIRE(lidx_merge_args_init(&merge) == LIDX_OK);
+            merge.rows = 1;
+            merge.shards = shards;
+            merge.k_in = merge.k = k;
+            merge.sort = LIDX_SORT_SCORE;
+            merge.scores = d_list_scores.at<float>();
+            merge.positions = d_lists.at<int32_t>();
+            merge.indices = d_merged.at<int32_t>();
+            REQUIRE(lidx_topk_merge_enqueue(m.lidx, &merge, nullptr) == LIDX_OK);
+            desc.batch = desc.max_rows = 1;   // the row as a whole
+            desc.max_keys = desc.score_stride = kKeys;
+            desc.index_kind = LIDX_INDEX_POSITION;
+            desc.sort = LIDX_SORT_SCORE;
+            args.context_lens = d_whole_length.at<void>();
+            args.offsets = nullptr;
+            args.indices = d_whole.at<int32_t>();
+            args.top_scores = nullptr;
+            REQUIRE(lidx_topk_enqueue(m.lidx, &desc, &args, nullptr) == LIDX_OK);
+            m.expect(m.driver.cuCtxSynchronize(), "cuCtxSynchronize");
+            for (GuardedBuffer* output : {&d_lists, &d_list_scores, &d_whole, &d_merged})
+                CHECK(output->damage(false) == "");
+            CAPTURE(seed, shards);
+            CHECK(std::memcmp(d_merged.payload(), d_whole.payload(), k * 4) == 0);
+            CHECK(std::memcmp(d_merged.payload(), poison.data(), k * 4) != 0);
         }
 }
 

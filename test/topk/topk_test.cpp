@@ -253,10 +253,17 @@ std::vector<int32_t> run(const Case& c, int times = 1) {
     args.counts = c.counts ? d_counts.at<int32_t>() : nullptr;
     args.workspace = d_workspace.at<void>();
     args.workspace_bytes = workspace_bytes;
+    std::vector<int32_t> before;
     for (int i = 0; i < times; ++i) {
         INFO(lidx_last_error(m.lidx));
+        for (const GuardedBuffer* output : {&d_indices, &d_top_scores, &d_counts}) output->restore();
         REQUIRE(lidx_topk_enqueue(m.lidx, &desc, &args, nullptr) == LIDX_OK);
         m.expect(m.driver.cuCtxSynchronize(), "cuCtxSynchronize");
+        CHECK(d_indices.damage(false) == "");
+        std::vector<int32_t> now(poison.size() / 4);
+        std::memcpy(now.data(), d_indices.payload(), poison.size());
+        if (i > 0) CHECK(now == before);
+        before = now;
     }
     for (GuardedBuffer* input :
          {&d_scores, &d_lengths, &d_begins, &d_ends, &d_cu, &d_requests, &d_table, &d_offsets})
@@ -307,7 +314,7 @@ TEST_CASE("topk: every kind of row at every path's lengths") {
     uint64_t seed = 1;
     for (int kind = 0; kind < static_cast<int>(Kind::kCount); ++kind)
         for (const int64_t keys : {1, 31, 511, 512, 513, 2049, 8192, 8193, 20000}) {
-            Case c = simple(2, keys, keys % 2 != 0 ? 512 : 100, static_cast<Kind>(kind), ++seed);
+            Case c = simple(2, keys, keys / 2 < 512 || keys % 2 != 0 ? 512 : 100, static_cast<Kind>(kind), ++seed);
             c.bf16 = seed % 3 == 0;
             c.sort = seed % 4 == 0 ? LIDX_SORT_SCORE : LIDX_SORT_POSITION;
             run(c);
@@ -338,6 +345,35 @@ TEST_CASE("topk: long rows, shared out among CTAs") {
     bf16.sort = LIDX_SORT_SCORE;
     run(bf16);
     run(simple(1, 1048576, 512, Kind::kMostlyZero, 100));
+}
+
+TEST_CASE("topk: every kind of row of 64K + 1 keys") {
+    uint64_t seed = 2000;
+    for (int kind = 0; kind < static_cast<int>(Kind::kCount); ++kind) {
+        Case c = simple(1, 65537, 2048, static_cast<Kind>(kind), ++seed);
+        c.bf16 = seed % 2 == 0;
+        run(c);
+    }
+}
+
+TEST_CASE("topk: every kind of row of 64K + 1 and of 1M keys, both types", "[.long]") {
+    uint64_t seed = 2100;
+    for (int kind = 0; kind < static_cast<int>(Kind::kCount); ++kind)
+        for (const int64_t keys : {65537, 1048576})
+            for (const int k : {512, 2048, 4096})
+                for (const bool bf16 : {false, true}) {
+                    Case c = simple(keys == 65537 ? 2 : 1, keys, k, static_cast<Kind>(kind), ++seed);
+                    c.bf16 = bf16;
+                    c.sort = seed % 2 == 0 ? LIDX_SORT_SCORE : LIDX_SORT_POSITION;
+                    run(c);
+                }
+}
+
+TEST_CASE("topk: repeated runs give the same bits") {
+    for (const Kind kind : {Kind::kNormal, Kind::kTwoValues, Kind::kMixed}) {
+        run(simple(3, 20000, 2048, kind, 70), 20);
+        run(simple(1, 140000, 512, kind, 71), 20);   // slices
+    }
 }
 
 TEST_CASE("topk: who sees what decides what is selected from") {
@@ -408,6 +444,12 @@ TEST_CASE("topk: upper bounds and company do not show in a row") {
     Case alone = simple(1, 9000, 300, Kind::kMostlyZero, 4242);
     alone.scores_out = false;
     const std::vector<int32_t> expected = run(alone);
+    Case company = alone;   // row 0 draws its scores first
+    company.sight.batch = company.sight.max_rows = 5;
+    company.sight.lengths = {9000, 9000, 12, 8000, 0};
+    std::vector<int32_t> in_company = run(company);
+    in_company.resize(expected.size());
+    CHECK(in_company == expected);
     Case bounded = alone;
     bounded.max_keys = bounded.stride = 400000;   // slices, were the row as long
     bounded.sight.room = 9000;
