@@ -23,7 +23,7 @@ loader.exec_module(gpu_check)
 
 SANITIZED = [f"{tool}_{name}" for tool in ("memcheck", "racecheck", "synccheck", "initcheck")
              for name in ("score", "cache", "topk")]
-STAGES = ["configure", "build", "clocks", "tests", "reruns", "bench", "profile"]
+STAGES = ["configure", "build", "clocks", "tests", "reruns", "bench", "bench_warm", "profile"]
 
 # Shell scripts in the tools' places. $FAKE_<NAME> holds commands that go first.
 MESON = r"""#!/bin/sh
@@ -67,8 +67,9 @@ echo "check: 5 passed, 0 failed, 1 skipped"
 """
 LIDX = r"""#!/bin/sh
 eval "$FAKE_LIDX"
-while [ $# -gt 0 ]; do [ "$1" = --json ] && echo '{"rows": [{"workload": "w", "us": 1.5}]}' >"$2"; shift; done
-exit 0
+row='{"workload": "w", "kernel": "k", "problem": "", "agrees": '${FAKE_AGREES:-true}'}'
+while [ $# -gt 0 ]; do [ "$1" = --json ] && echo "{\"rows\": [$row]}" >"$2"; shift; done
+[ "$FAKE_AGREES" != false ]
 """
 SMI = """#!/bin/sh
 case "$*" in
@@ -137,10 +138,11 @@ class GpuCheck(unittest.TestCase):
         return done.returncode, lines, report, {stage["name"]: stage for stage in report["stages"]}
 
     def test_all_is_well(self):
-        code, lines, report, stages = self.run_script("--headers", self.fakes, "-D", "toolkit_home=/t")
-        self.assertEqual(lines[-1], "gpu-check: 19 stages passed, 0 failed")
+        code, lines, report, stages = self.run_script("--headers", self.fakes, "-D", "toolkit_home=/t", "--rival",
+                                                      "other.so", "--cublaslt", "/lt.so")
+        self.assertEqual(lines[-1], "gpu-check: 20 stages passed, 0 failed")
         self.assertEqual(code, 0)
-        self.assertEqual([s["name"] for s in report["stages"]][:7], STAGES)
+        self.assertEqual([s["name"] for s in report["stages"]][:8], STAGES)
         self.assertEqual(sorted(stages), sorted(STAGES + SANITIZED))
         self.assertEqual({s["status"] for s in report["stages"]}, {"passed"})
         self.assertIn("-Dheaders_dir=" + self.fakes, stages["configure"]["command"])
@@ -150,7 +152,12 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(stages["reruns"]["counts"]["cases"],
                          sum(not name.startswith("sm100_") for name in gpu_check.RERUN_CASES))
         self.assertEqual(stages["reruns"]["command"].count("--case"), 20 * len(gpu_check.RERUN_CASES))
-        self.assertEqual(stages["bench"]["result"]["rows"], [{"workload": "w", "us": 1.5}])
+        for name in ("bench", "bench_warm"):
+            self.assertEqual([row["workload"] for row in stages[name]["result"]["rows"]], ["w"])
+            self.assertEqual("--warm" in stages[name]["command"], name == "bench_warm")
+            self.assertEqual([stages[name]["command"][stages[name]["command"].index(option) + 1]
+                              for option in ("--rival", "--cublaslt", "--plot")],
+                             [os.path.abspath("other.so"), "/lt.so", os.path.join(self.folder, "out", name + ".svg")])
         self.assertEqual(stages["profile"]["result"], [
             {"kernel": "score", "Memory Throughput [%]": "91.5", "Duration [us]": "12"},
             {"kernel": "score", "Duration [us]": "14"}])
@@ -162,13 +169,13 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(report["machine"]["gpu"]["name"], "NVIDIA H200")
         with open(os.path.join(self.folder, "out", "gpu-check.log"), encoding="utf-8") as file:
             log = file.read()
-        self.assertEqual(len(re.findall("^==== ", log, re.M)), 19)
+        self.assertEqual(len(re.findall("^==== ", log, re.M)), 20)
         # Again in the same build directory, fewer stages.
         code, _, _, stages = self.run_script("--quick")
         self.assertEqual(code, 0)
         self.assertIn("--reconfigure", stages["configure"]["command"])
         self.assertEqual(sorted(name for name in stages if name in SANITIZED), sorted(SANITIZED[:3]))
-        self.assertEqual(len(stages), 10)
+        self.assertEqual(len(stages), 11)
 
     def failed(self, expected, *arguments, **variables):
         """{name: stage}; exactly these fail."""
@@ -183,8 +190,11 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(stages["tests"]["counts"], {"passed": 11, "failed": 1, "skipped": 3})
         stages = self.failed(["reruns"], "--quick", FAKE_ODD="7")
         self.assertRegex(stages["reruns"]["reason"], "^sm90_score.* gave 2 different outputs$")
-        stages = self.failed(["bench"], "--quick", FAKE_LIDX='[ "$2$3" = --runs1 ] || exit 4')
+        stages = self.failed(["bench", "bench_warm"], "--quick", FAKE_LIDX='[ "$2$3" = --runs1 ] || exit 4')
         self.assertEqual((stages["bench"]["reason"], stages["bench"]["exit_code"]), ("exit code 4", 4))
+        stages = self.failed(["bench", "bench_warm"], "--quick", FAKE_AGREES="false",
+                             FAKE_LIDX='[ "$2$3" = --runs1 ] && exit 0')
+        self.assertEqual(stages["bench"]["reason"], "failed, or computed something else: k at w")
         stages = self.failed(["profile"], "--quick", FAKE_NCU="exit 0")
         self.assertEqual(stages["profile"]["reason"], "ncu profiled nothing")
 
@@ -215,7 +225,7 @@ class GpuCheck(unittest.TestCase):
         for name in ("nvidia-smi", "ncu", "compute-sanitizer"):
             os.remove(os.path.join(self.fakes, name))
         code, lines, report, stages = self.run_script()
-        self.assertEqual((code, lines[-1]), (0, "gpu-check: 5 stages passed, 0 failed"))
+        self.assertEqual((code, lines[-1]), (0, "gpu-check: 6 stages passed, 0 failed"))
         self.assertEqual(report["missing_tool"], ["clocks", "profile", *SANITIZED])
         self.assertEqual(stages["initcheck_topk"]["status"], "missing tool")
         self.assertEqual(stages["profile"]["reason"], "ncu was not found")
@@ -284,8 +294,16 @@ class Names(unittest.TestCase):
     def test_workloads_exist(self):
         with open(os.path.join(ROOT, "tools", "lidx", "bench", "workloads.cpp"), encoding="utf-8") as file:
             text = file.read()
-        for name in gpu_check.PROFILED + gpu_check.QUICK_BENCH:
-            self.assertIn(f'("{name}",', text)
+        names = re.findall(r'\("([a-z0-9-]+)",', text)
+        for name in gpu_check.PROFILED:
+            self.assertIn(name, names)
+        timed = []
+        for everything, quick in gpu_check.BENCHES.values():
+            timed += [name for name in names if re.search(everything[-1], name)]
+            for name in quick[quick.index("--workload") + 1:]:
+                self.assertIn(name, names)
+                self.assertRegex(name, everything[-1])
+        self.assertEqual(sorted(timed), sorted(name for name in names if not name.startswith("smoke")))
 
 
 if __name__ == "__main__":

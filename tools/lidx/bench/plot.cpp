@@ -14,12 +14,14 @@ namespace lidx::command {
 namespace {
 
 // Pixels.
-constexpr double kWidth = 1060, kMargin = 28, kBarsLeft = 236, kBarsWidth = 560;
+constexpr double kWidth = 1060, kMargin = 28, kBarsLeft = 236, kBarsWidth = 520;
 constexpr double kBarHeight = 13, kBarStep = 15, kGroupGap = 9, kPanelGap = 30, kLegendTop = 92;
 constexpr const char* kInk = "#1c2733";
 constexpr const char* kFaint = "#6b7885";
 constexpr const char* kGrid = "#e4e9ee";
 constexpr const char* kAlarm = "#b4232a";
+// Words stay readable on grid lines.
+constexpr const char* kHalo = "stroke=\"#ffffff\" stroke-width=\"3\" paint-order=\"stroke\" stroke-linejoin=\"round\"";
 // lidx's kernels by order of appearance, its scorer beside a score + top-k, rivals by order of the command line.
 constexpr const char* kLidxColours[] = {"#0b7a75", "#3aa69f", "#14504d", "#7cc6c0"};
 constexpr const char* kScorerColour = "#b5dcd9";
@@ -58,8 +60,8 @@ class Svg {
     void text(double x, double y, const std::string& words, double size, const char* colour,
               const char* anchor = "start", const char* weight = "400") {
         body_ += format("<text x=\"%.1f\" y=\"%.1f\" font-size=\"%.1f\" fill=\"%s\" text-anchor=\"%s\" "
-                        "font-weight=\"%s\">%s</text>\n",
-                        x, y, size, colour, anchor, weight, escape(words).c_str());
+                        "font-weight=\"%s\" %s>%s</text>\n",
+                        x, y, size, colour, anchor, weight, kHalo, escape(words).c_str());
     }
     std::string document(double height) const {
         return format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
@@ -124,7 +126,7 @@ void draw_bar(Svg& svg, const WorkloadResult& result, const Row& row, const char
         svg.text(kBarsLeft + 5, middle, row.candidate + " failed: " + row.failure, 11, kAlarm);
         return;
     }
-    const double percent = percent_of_ceiling(result, row), width = percent * scale;
+    const double percent = percent_of_ceiling(result, row), width = std::min(percent * scale, kBarsWidth);
     const bool wrong = row.agreement && !row.agreement->agrees && row.ratio;
     const char* dashed = "rx=\"1.5\" fill-opacity=\"0.35\" stroke=\"#b4232a\" stroke-dasharray=\"3 2\"";
     svg.rectangle(kBarsLeft, y, std::max(width, 1.0), kBarHeight, colour, wrong ? dashed : "rx=\"1.5\"");
