@@ -80,17 +80,6 @@ __device__ __forceinline__ int32_t page_index(const ScoreParams& p, int64_t key)
     return p.block_table ? static_cast<int32_t>(static_cast<uint32_t>(key) / static_cast<uint32_t>(p.page_size)) : 0;
 }
 
-// -inf for the keys of a box that may not be read. Plain work alone: elsewhere scores are filled as they are stored.
-__device__ __forceinline__ void fill_box(const ScoreParams& p, const Pages& pages, int64_t key, int32_t slots) {
-    const int64_t end = key + slots < pages.keys.end ? key + slots : pages.keys.end;
-#pragma unroll 1
-    for (int32_t token = 0; token < pages.tokens; ++token) {
-        float* row = static_cast<float*>(p.scores) + (int64_t{pages.row} + token) * p.score_stride;
-#pragma unroll 1
-        for (int64_t column = key; column < end; ++column) ptx::st_global_f32(row + column, dead_score());
-    }
-}
-
 // The pages of this lane's box, of the batch of tiles that begins at `tile`.
 template <class T>
 __device__ __forceinline__ Place load_place(const ScoreParams& p, const Loader& loader, const Pages& pages,
@@ -111,7 +100,6 @@ __device__ __forceinline__ Place load_place(const ScoreParams& p, const Loader& 
         (T::kPlain || (place.scale_page >= 0 && place.scale_page < p.scale_num_pages)))
         return place;
     if (p.check_word) ptx::st_relaxed_gpu_global_u32(p.check_word, 1);
-    if (T::kPlain && p.fill_columns != 0) fill_box(p, pages, key, loader.box_slots);
     return {kDeadPage, kDeadPage};
 }
 
@@ -204,6 +192,17 @@ __device__ __forceinline__ void load_tile(const ScoreParams& p, Loader& loader, 
         const bool lives = (T::kPlain ? key < pages.keys.end : pages.keys.has(key)) && page != kDeadPage;
         scale[word] = lives ? p.k_scale + page * p.k_scale_page_stride + int64_t{slot} * 4 : nullptr;
         live[word] = ptx::vote_sync_ballot(lives, ptx::kFullMask);
+    }
+    if (T::kPlain && p.fill_columns != 0) {   // keys on illegal pages; elsewhere consumers fill
+#pragma unroll
+        for (int32_t word = 0; word < kWords; ++word) {
+            const int32_t key = tile * T::kTileKeys + word * 32 + static_cast<int32_t>(loader.lane);
+            if (key >= pages.keys.end || (live[word] >> loader.lane & 1) != 0) continue;
+#pragma unroll 1
+            for (int32_t token = 0; token < pages.tokens; ++token)
+                ptx::st_global_f32(static_cast<float*>(p.scores) + (int64_t{pages.row} + token) * p.score_stride + key,
+                                   dead_score());
+        }
     }
     const Stage stage = stage_at<T>(ring);
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.k_full[stage.index]);
