@@ -168,7 +168,9 @@ void add_choice(CLI::App* command, Options& o) {
 void add_topk(CLI::App& app, std::function<int()>& chosen) {
     auto* command = app.add_subcommand("topk", "Choose each row's k largest scores");
     const auto o = std::make_shared<TopkOptions>();
-    command->add_option("--scores", o->scores, "f32 [rows, keys], or u16 holding the bits of bf16")->required()->type_name("FILE");
+    command->add_option("--scores", o->scores, "f32 [rows, keys], or u16 holding the bits of bf16")
+        ->required()
+        ->type_name("FILE");
     command->add_option("--out", o->out, "Indices to write: int32 [rows, k], -1 after those that there are")
         ->required()
         ->type_name("FILE");
