@@ -272,7 +272,9 @@ void store_bulk(Definedness& d, Exec& x, const Insn& in, const ShadowInfo& info,
 
 // Arguments of a call: registers or the thread's parameter area.
 void call(Definedness& d, Exec& x, const Insn& in, const ShadowInfo&, uint32_t mask) {
-    if (in.handler != exec_call && in.handler != exec_copy_arguments) return;
+    if (in.handler != exec_call && in.handler != exec_call_if && in.handler != exec_copy_arguments &&
+        in.handler != exec_copy_results)
+        return;
     for (uint32_t i = 0; i < in.list_count; ++i) {
         const ParamCopy& c = x.program->copies[in.list + i];
         const uint32_t bytes = c.bytes & ~kConstantSlot;
@@ -293,6 +295,10 @@ void call(Definedness& d, Exec& x, const Insn& in, const ShadowInfo&, uint32_t m
             d.set_origin(x, c.to, d.origin(x, c.from));
         }
     }
+}
+void call_indirect(Definedness& d, Exec& x, const Insn& in, const ShadowInfo& info, uint32_t mask) {
+    decide(d, x, in, info, mask);
+    call(d, x, in, info, mask);
 }
 // vprintf's result.
 void call_builtin(Definedness& d, Exec& x, const Insn& in, const ShadowInfo& info, uint32_t mask) {
@@ -431,6 +437,7 @@ const ShadowRow kRows[] = {
     {"(atom|red).**", atomic, true, access_data},
     {"call.results", call},
     {"call", call_builtin, true},
+    {"call.indirect", call_indirect, true},
     {"mbarrier.init.**", mbarrier_init, true},
     {"cp.async.**", decide, true},
     {"cp.reduce.**", decide, true},

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Control flow: branches, calls, exit, traps; hints that do nothing (PTX ISA 9.7.12, 9.7.19).
+#include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdio>
 
@@ -453,7 +455,21 @@ const Row kRows[] = {
 
 bool exec_exit(Exec& x, const Insn&, uint32_t mask) { return exit_lanes(x, mask); }
 
+// Registers and local memory of a function are in one place, so it cannot be active twice in a thread.
+static void refuse_recursion(const Exec& x, uint32_t callee, uint32_t mask) {
+    const auto& ends = x.program->function_ends;
+    const auto function = [&](uint32_t pc) { return std::upper_bound(ends.begin(), ends.end(), pc) - ends.begin(); };
+    const auto called = function(callee);
+    bool active = function(x.pc) == called;
+    for (uint32_t s = x.frag().stack; s != 0 && !active; s = x.warp->frames[s].parent)
+        active = function(x.warp->frames[s].return_pc) == called;
+    if (active)
+        fault(RunStatus::kIllegalInstruction, std::countr_zero(mask), "recursion is not supported: the function that is "
+                                                                      "called is active already");
+}
+
 bool exec_call(Exec& x, const Insn& in, uint32_t mask) {
+    if (x.program->indirect_calls) refuse_recursion(x, in.aux, mask);
     copy_arguments(x, in, mask);
     auto& frames = x.warp->frames;
     const Frame frame{x.frag().stack, x.pc + 1};
@@ -502,6 +518,27 @@ bool exec_return(Exec& x, const Insn& in, uint32_t mask) {
 bool exec_copy_arguments(Exec& x, const Insn& in, uint32_t mask) {
     copy_arguments(x, in, mask);
     return true;
+}
+
+// The lanes whose register holds the address imm call that function, the others go on behind its results.
+bool exec_call_if(Exec& x, const Insn& in, uint32_t mask) {
+    const uint64_t* target = x.at<uint64_t>(in.slot[0]);
+    uint32_t callers = 0;
+    for (int lane = 0; lane < kLanes; ++lane)
+        if (mask >> lane & 1 && target[lane] == in.imm) callers |= 1u << lane;
+    if (callers != 0) return exec_call(x, in, callers);
+    return branch_to(x, x.frag().mask, x.pc + 2);
+}
+bool exec_copy_results(Exec& x, const Insn& in, uint32_t mask) {
+    copy_arguments(x, in, mask);
+    return branch_to(x, mask, in.aux);
+}
+bool exec_no_callee(Exec& x, const Insn& in, uint32_t mask) {
+    const int lane = std::countr_zero(mask);
+    char text[128];
+    std::snprintf(text, sizeof text, "0x%llx is the address of none of the %u functions that this call may reach",
+                  static_cast<unsigned long long>(x.at<uint64_t>(in.slot[0])[lane]), in.aux);
+    fault(RunStatus::kIllegalInstruction, lane, text);
 }
 
 // vprintf(format, arguments): results {characters}

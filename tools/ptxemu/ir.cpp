@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdio>
+#include <iterator>
 
 namespace ptxemu {
 namespace {
@@ -114,6 +115,13 @@ std::string Instruction::text() const {
 const Variable* Module::find_global(std::string_view name) const {
     const auto found = global_index.find(name);
     return found == global_index.end() ? nullptr : &globals[found->second];
+}
+
+uint64_t function_address(const Module& module, const std::string& name) {
+    constexpr uint64_t kFunctionWindow = 14ull << 48;   // beside those of shared, local and parameter memory
+    const auto found = module.functions.find(name);
+    if (found == module.functions.end()) return 0;
+    return kFunctionWindow + 16 * (1 + static_cast<uint64_t>(std::distance(module.functions.begin(), found)));
 }
 
 }  // namespace ptxemu

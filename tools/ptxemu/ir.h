@@ -153,6 +153,9 @@ struct Module {
     const Variable* find_global(std::string_view name) const;   // null if there is none
 };
 
+// What a function's name stands for where its address is taken: a number in a window of its own. 0: no such function.
+uint64_t function_address(const Module& module, const std::string& name);
+
 // Parses PTX text. Throws PtxError with the line; never crashes or hangs, whatever the text.
 std::unique_ptr<Module> parse_ptx(std::string_view text);
 

@@ -13,6 +13,8 @@
 namespace ptxemu {
 namespace {
 
+constexpr uint32_t kMaxPlaces = 1u << 22;   // instructions of a kernel
+
 struct SyntaxWord {
     bool optional = false;
     std::vector<std::string_view> alternatives;
@@ -330,7 +332,10 @@ Space Decoder::symbol_space(const Operand& operand) {
 
 uint64_t Decoder::symbol_value(const Operand& operand) {
     const Variable* v = find_variable(operand.name);
-    if (!v) fail("unknown symbol " + operand.name);
+    if (!v) {
+        if (const uint64_t address = function_address(module_, operand.name); address != 0) return address;
+        fail("unknown symbol " + operand.name);
+    }
     uint64_t base = 0;
     switch (v->space) {
         case Space::kShared:
@@ -512,20 +517,75 @@ void Decoder::collect(const Function& function, std::vector<std::string>& path) 
     if (std::find(path.begin(), path.end(), function.name) != path.end()) {
         fail("recursion through " + function.name + " is not supported");
     }
-    if (!find_frame(function.name)) {
-        FunctionFrame frame;
-        frame.function = &function;
-        frames_.push_back(std::move(frame));
-    }
+    if (find_frame(function.name)) return;
+    frames_.emplace_back();
+    FunctionFrame& frame = frames_.back();
+    frame.function = &function;
     path.push_back(function.name);
     for (const auto& ir : function.body) {
-        if (ir.opcode != "call" || ir.operands.size() < 2 || ir.operands[1].kind != Operand::Kind::kSymbol) continue;
+        if (ir.opcode != "call" || ir.operands.size() < 2) continue;
+        if (ir.operands[1].kind == Operand::Kind::kRegister) {   // recursion is found when it happens
+            ir_ = &ir;
+            for (const Function* callee : frame.candidates[&ir] = call_candidates(function, ir)) {
+                std::vector<std::string> other;
+                collect(*callee, other);
+            }
+            program_->indirect_calls = true;
+            continue;
+        }
+        if (ir.operands[1].kind != Operand::Kind::kSymbol) continue;
         auto it = module_.functions.find(ir.operands[1].name);
         if (it == module_.functions.end() || it->second->is_declaration) continue;
         ir_ = &ir;
         collect(*it->second, path);
     }
     path.pop_back();
+}
+
+// Functions whose address is taken anywhere in the module.
+void Decoder::find_addressed() {
+    for (const Variable& v : module_.globals)
+        for (const Relocation& r : v.relocations) addressed_.insert(r.symbol);
+    const auto note = [this](const auto& self, const Operand& operand) -> void {
+        if (operand.kind == Operand::Kind::kSymbol) addressed_.insert(operand.name);
+        for (const Operand& e : operand.elements) self(self, e);
+    };
+    for (const auto& [name, function] : module_.functions) {
+        for (const auto& ir : function->body)
+            for (size_t i = 0; i < ir.operands.size(); ++i)
+                if (ir.opcode != "call" || i != 1) note(note, ir.operands[i]);
+    }
+}
+
+// Whom a call through a register may reach: those that .calltargets names, or every function whose address is taken and
+// that has the prototype.
+std::vector<const Function*> Decoder::call_candidates(const Function& caller, const Instruction& ir) {
+    if (ir.operands.size() < 4) fail("an indirect call needs a .callprototype or .calltargets");
+    const std::string& name = ir.operands[3].name;
+    std::vector<const Function*> found;
+    if (const auto targets = caller.call_targets.find(name); targets != caller.call_targets.end()) {
+        for (const std::string& target : targets->second) {
+            const Function& f = *module_.functions.at(target);
+            if (f.is_declaration || f.is_entry) fail("call target " + target + " is no function with a body");
+            found.push_back(&f);
+        }
+        return found;
+    }
+    const auto prototype = caller.prototypes.find(name);
+    if (prototype == caller.prototypes.end()) fail(name + " is neither a .callprototype nor a .calltargets");
+    if (addressed_.empty()) find_addressed();
+    const auto alike = [](const std::vector<Variable>& a, const std::vector<Variable>& b) {
+        return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Variable& one, const Variable& other) {
+            return one.bytes == other.bytes && (one.space == Space::kReg) == (other.space == Space::kReg);
+        });
+    };
+    for (const std::string& candidate : addressed_) {
+        const auto f = module_.functions.find(candidate);
+        if (f == module_.functions.end() || f->second->is_entry || f->second->is_declaration) continue;
+        if (alike(f->second->params, prototype->second.params) && alike(f->second->returns, prototype->second.returns))
+            found.push_back(f->second.get());
+    }
+    return found;
 }
 
 void Decoder::lay_out(FunctionFrame& frame) {
@@ -550,11 +610,18 @@ void Decoder::lay_out(FunctionFrame& frame) {
         }
     }
     if (local > (512u << 10)) throw PtxError(f.line, "local memory of " + f.name + " exceeds 512 KiB per thread");
-    // A call takes two places: the jump with the arguments, then the copy of the results.
+    // A call takes two places: the jump with the arguments, then the copy of the results. One through a register has
+    // those of every function that it may reach, and one more.
     uint32_t pc = frame.first_pc;
     for (const auto& ir : f.body) {
         frame.pcs.push_back(pc);
-        pc += ir.opcode == "call" ? 2 : 1;
+        const auto indirect = frame.candidates.find(&ir);
+        const size_t places = indirect != frame.candidates.end() ? 2 * indirect->second.size() + 1
+                              : ir.opcode == "call"              ? 2
+                                                                 : 1;
+        pc += static_cast<uint32_t>(places);
+        if (pc > kMaxPlaces) throw PtxError(ir.line, "the kernel has more than " + std::to_string(kMaxPlaces) +
+                                                     " instructions, calls through registers expanded");
     }
     frame.pcs.push_back(pc);
 }
@@ -598,19 +665,10 @@ void Decoder::add_copies(const Instruction&, const FunctionFrame& callee, const 
 void Decoder::encode_call(const Instruction& ir, Insn& out) {
     if (ir.operands.size() < 3) fail("call needs results, a target and arguments");
     const Operand& target = ir.operands[1];
-    if (target.kind != Operand::Kind::kSymbol) fail("indirect calls are not supported");
+    if (target.kind != Operand::Kind::kSymbol) fail("a call names a function or a register");
     Insn after;
-    after.handler = exec_copy_arguments;
-    after.guard = constant(1, 1);
-    if (FunctionFrame* callee = find_frame(target.name)) {
-        out.handler = exec_call;
-        out.aux = callee->first_pc;
-        out.list = static_cast<uint32_t>(program_->copies.size());
-        add_copies(ir, *callee, ir.operands[2], false);
-        out.list_count = static_cast<uint32_t>(program_->copies.size()) - out.list;
-        after.list = static_cast<uint32_t>(program_->copies.size());
-        add_copies(ir, *callee, ir.operands[0], true);
-        after.list_count = static_cast<uint32_t>(program_->copies.size()) - after.list;
+    if (const FunctionFrame* callee = find_frame(target.name)) {
+        encode_direct(ir, *callee, out, after);
     } else if (target.name == "vprintf" || target.name == "__assertfail") {
         out.handler = target.name == "vprintf" ? exec_vprintf : exec_assertfail;
         out.list = list_begin();
@@ -624,8 +682,52 @@ void Decoder::encode_call(const Instruction& ir, Insn& out) {
     } else {
         fail("function " + target.name + " has no body");
     }
+    if (after.handler == nullptr) after.handler = exec_copy_arguments;
+    after.guard = out.guard;
+    after.guard_flip = out.guard_flip;
     program_->code.push_back(out);
     out = after;
+}
+
+void Decoder::encode_direct(const Instruction& ir, const FunctionFrame& callee, Insn& call, Insn& after) {
+    call.handler = exec_call;
+    call.aux = callee.first_pc;
+    call.list = static_cast<uint32_t>(program_->copies.size());
+    add_copies(ir, callee, ir.operands[2], false);
+    call.list_count = static_cast<uint32_t>(program_->copies.size()) - call.list;
+    after.handler = exec_copy_arguments;
+    after.list = static_cast<uint32_t>(program_->copies.size());
+    add_copies(ir, callee, ir.operands[0], true);
+    after.list_count = static_cast<uint32_t>(program_->copies.size()) - after.list;
+}
+
+// For each function that the register may hold: the call of the lanes in which it does, and the results, which go on
+// behind all of them.
+void Decoder::encode_indirect(const Instruction& ir, Insn& out) {
+    if (register_bits(ir.operands[1]) != 64) fail("the address of a function has 64 bits");
+    const Insn common = out;
+    const auto& candidates = frame_->candidates.at(&ir);
+    const uint32_t end = static_cast<uint32_t>(program_->code.size() + 2 * candidates.size() + 1);
+    for (const Function* callee : candidates) {
+        Insn call = common, after;
+        encode_direct(ir, *find_frame(callee->name), call, after);
+        call.handler = exec_call_if;
+        call.slot[0] = source(ir.operands[1], 64);
+        call.imm = function_address(module_, callee->name);
+        program_->code.push_back(call);
+        add_shadow({"call", "indirect"});
+        after.handler = exec_copy_results;
+        after.guard = common.guard;
+        after.guard_flip = common.guard_flip;
+        after.aux = end;
+        program_->code.push_back(after);
+        add_shadow({"call", "results"});
+    }
+    out.handler = exec_no_callee;
+    out.slot[0] = source(ir.operands[1], 64);
+    out.aux = static_cast<uint32_t>(candidates.size());
+    program_->code.push_back(out);
+    add_shadow({"call", "indirect"});
 }
 
 // Index of Program::loose, or -1.
@@ -703,6 +805,11 @@ void Decoder::decode_instruction(const Instruction& ir) {
     if (ir.opcode == "call") {
         for (const auto& m : ir.modifiers)
             if (m != "uni") fail("unknown modifier ." + m);
+        if (const auto indirect = frame_->candidates.find(&ir); indirect != frame_->candidates.end()) {
+            encode_indirect(ir, out);
+            program_->info.insert(program_->info.end(), 2 * indirect->second.size() + 1, info);
+            return;
+        }
         encode_call(ir, out);
         add_shadow({"call"});
         program_->code.push_back(out);
@@ -859,6 +966,7 @@ std::shared_ptr<Program> Decoder::run(const Function& entry) {
         frame_ = &frame;
         lay_out(frame);
         pc = frame.pcs.back() + 1;   // the implicit end
+        program_->function_ends.push_back(pc);
     }
     for (auto& frame : frames_) decode_function(frame);
     mark_poll_loops();

@@ -3,8 +3,10 @@
 // in the exec_*.cpp files next to those functions; adding an instruction is one row and one function.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <initializer_list>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -100,8 +102,13 @@ class Decoder {
         uint32_t locals_base = 0, call_base = 0, params_base = 0;   // in local memory
         std::map<std::string, uint32_t> param_offsets;              // .func params and returns: offset in local memory
         std::vector<uint32_t> pcs;                                  // IR index -> pc (one more than there are)
+        std::map<const Instruction*, std::vector<const Function*>> candidates;   // of calls through a register
     };
     void collect(const Function& function, std::vector<std::string>& path);
+    void find_addressed();
+    std::vector<const Function*> call_candidates(const Function& caller, const Instruction& ir);
+    void encode_direct(const Instruction& ir, const FunctionFrame& callee, Insn& call, Insn& after);
+    void encode_indirect(const Instruction& ir, Insn& out);
     void lay_out(FunctionFrame& frame);
     void decode_function(FunctionFrame& frame);
     void decode_instruction(const Instruction& ir);
@@ -121,7 +128,8 @@ class Decoder {
     const Module& module_;
     const std::map<std::string, uint64_t>& addresses_;
     std::shared_ptr<Program> program_;
-    std::vector<FunctionFrame> frames_;
+    std::deque<FunctionFrame> frames_;
+    std::set<std::string> addressed_;   // functions whose address is taken
     FunctionFrame* frame_ = nullptr;
     const Instruction* ir_ = nullptr;
     uint32_t add_constant(std::map<std::pair<uint64_t, int>, uint32_t>& known, uint64_t value, int bits);
@@ -155,6 +163,9 @@ bool exec_exit(Exec& x, const Insn& in, uint32_t mask);
 bool exec_return(Exec& x, const Insn& in, uint32_t mask);
 bool exec_call(Exec& x, const Insn& in, uint32_t mask);
 bool exec_copy_arguments(Exec& x, const Insn& in, uint32_t mask);
+bool exec_call_if(Exec& x, const Insn& in, uint32_t mask);
+bool exec_copy_results(Exec& x, const Insn& in, uint32_t mask);
+bool exec_no_callee(Exec& x, const Insn& in, uint32_t mask);
 bool exec_vprintf(Exec& x, const Insn& in, uint32_t mask);
 bool exec_assertfail(Exec& x, const Insn& in, uint32_t mask);
 

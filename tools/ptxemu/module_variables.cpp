@@ -42,11 +42,13 @@ std::map<std::string, uint64_t> place_variables(const Module& module, GlobalMemo
     for (const Variable& v : module.globals) {
         for (const Relocation& r : v.relocations) {
             const auto symbol = placed.addresses.find(r.symbol);
-            if (symbol == placed.addresses.end()) {
+            const uint64_t address =
+                symbol != placed.addresses.end() ? symbol->second : function_address(module, r.symbol);
+            if (address == 0) {
                 throw PtxError(v.line, "the initialiser of '" + v.name + "' takes the address of '" + r.symbol +
-                                           "', which is not a .global or .const variable");
+                                           "', which is neither a .global or .const variable nor a function");
             }
-            const uint64_t value = (symbol->second + static_cast<uint64_t>(r.addend)) >> r.shift;
+            const uint64_t value = (address + static_cast<uint64_t>(r.addend)) >> r.shift;
             std::memcpy(reinterpret_cast<uint8_t*>(placed.addresses.at(v.name)) + r.offset, &value,
                         std::min(r.bytes, 8u));
         }

@@ -165,6 +165,8 @@ class Program {
     std::string target;
     int target_sm = 0;
     std::vector<Insn> code;
+    std::vector<uint32_t> function_ends;   // pcs, ascending
+    bool indirect_calls = false;
     std::vector<InsnInfo> info;
     std::vector<ShadowInfo> shadow;
     std::vector<Use> uses;
