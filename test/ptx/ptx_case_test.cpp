@@ -29,6 +29,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -220,9 +221,12 @@ void compare(const Case& c, const Buffer& b, const uint8_t* got) {
     }
 }
 
+std::set<std::string> codes_found;   // by any case
+
 void check_findings(const Case& c, const ptxemu::RunResult& result) {
     std::vector<bool> found(c.finds.size());
     for (const auto& f : result.findings) {
+        codes_found.insert(f.code);
         if (f.severity == ptxemu::Severity::kWarning && c.finds.empty() && !c.silent) continue;
         if (!c.fails.empty()) continue;
         bool wanted = false;
@@ -483,4 +487,21 @@ TEST_CASE("one-instruction PTX cases") {
     }
     WARN("PTX cases run: " << ran);
     CHECK(ran > 0);
+    // Every code of the tables in docs/emulator.md.
+    const char* document = std::getenv("LIDX_EMULATOR_DOC");
+    if (driver_path || document == nullptr) return;
+    std::istringstream lines(read_text(document));
+    size_t codes = 0;
+    for (std::string line; std::getline(lines, line);) {
+        const bool row = line.find("| error |") != std::string::npos || line.find("| warning |") != std::string::npos;
+        if (!row) continue;
+        std::istringstream names(line.substr(2, line.find(" |", 2) - 2));
+        for (std::string name; std::getline(names, name, ',');) {
+            name.erase(0, name.find_first_not_of(' '));
+            INFO("no case finds " << name);
+            CHECK(codes_found.count(name) == 1);
+            ++codes;
+        }
+    }
+    CHECK(codes > 40);
 }

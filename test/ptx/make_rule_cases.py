@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""make_rule_cases.py FOLDER writes check_rules_90a.ptx and check_rules_100a.ptx: a correct tcgen05.mma, wgmma and bulk
+store, and each once more with one edit that breaks one rule, with what the emulator must say of it."""
+
+import pathlib
+import sys
+
+
+class Rules:
+    def __init__(self, target, what):
+        self.text = f"""// SPDX-License-Identifier: Apache-2.0
+// {what}, kept once and broken in one place a case. Generated; see ptx_case_test.cpp.
+.version 8.8
+.target {target}
+.address_size 64
+"""
+
+    def case(self, name, source, body, verdict, block=32, shared=(), params='', buffers=()):
+        head = [f'// case: {name}', f'// source: {source}'] + [f'// {b}' for b in buffers] + [f'// {verdict}']
+        if block != 32:
+            head.append(f'// block: {block}')
+        lines = [line.strip() for line in body.strip().splitlines() if line.strip()]
+        self.text += '\n' + '\n'.join(head) + f'\n.visible .entry {name}({params})\n{{\n'
+        self.text += '    .reg .pred %p<8>; .reg .b32 %r<24>; .reg .b64 %l<12>; .reg .f32 %f<8>;\n'
+        self.text += ''.join(f'    {line}\n' for line in [*shared, *lines, 'ret;']) + '}\n'
+
+    def write(self, path):
+        path.write_text(self.text)
+
+
+def edited(lines, edits):
+    """The steps, by name, with some replaced."""
+    unknown = set(edits) - set(lines)
+    assert not unknown, unknown
+    return '\n'.join(edits.get(name, text) for name, text in lines.items())
+
+
+# One MMA of 128 x 8 x 32 by lane 0 of one warp, and what the warp's lanes receive. SW128 descriptors: version bit 46,
+# 8 rows to the next 1024 bytes further (manual 9.7.16.4.1); e4m3, f32 (9.7.16.4.2).
+TCGEN05 = {
+    'begin': 'mov.u32 %r0, %tid.x;\nsetp.ne.u32 %p0, %r0, 0;',
+    'alloc': 'tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32;',
+    'init': '@!%p0 mbarrier.init.shared::cta.b64 [bar], 1;\n@!%p0 fence.proxy.async.shared::cta;\n'
+            'bar.warp.sync 0xffffffff;',
+    'operands': 'ld.shared.b32 %r1, [slot];\nmov.u32 %r2, a;\nshr.b32 %r2, %r2, 4;\ncvt.u64.u32 %l0, %r2;\n'
+                'or.b64 %l0, %l0, 0x4000404000000000;\nmov.u32 %r3, b;\nshr.b32 %r3, %r3, 4;\ncvt.u64.u32 %l1, %r3;\n'
+                'or.b64 %l1, %l1, 0x4000404000000000;\nmov.b32 %r4, 0x08020010;\nsetp.eq.u32 %p1, %r0, 99;',
+    'edit': '',
+    'mma': '@!%p0 tcgen05.mma.cta_group::1.kind::f8f6f4 [%r1], %l0, %l1, %r4, %p1;',
+    'commit': 'mov.u32 %r5, bar;\n'
+              '@!%p0 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r5];',
+    'early': '',
+    'wait': 'WAIT:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0;\n@!%p2 bra WAIT;',
+    'after': 'tcgen05.fence::after_thread_sync;',
+    'load': 'tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r6}, [%r1];\ntcgen05.wait::ld.sync.aligned;',
+    'late': '',
+    'free': 'tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 32;',
+}
+TCGEN05_SHARED = ['.shared .align 1024 .b8 a[16384];', '.shared .align 1024 .b8 b[1024];',
+                  '.shared .align 1024 .b8 other[1024];', '.shared .align 8 .b64 bar;', '.shared .align 4 .b32 slot;']
+
+
+def tcgen05(folder):
+    f = Rules('sm_100a', 'An MMA')
+
+    def case(name, source, verdict, **edits):
+        f.case(name, source, edited(TCGEN05, edits), verdict, shared=TCGEN05_SHARED)
+
+    illegal = 'fails: illegal_instruction: '
+    case('mma_kept', 'manual 9.7.16.6.4: commit, wait, fence, load', 'finds: nothing')
+    case('mma_accumulator_not_waited', 'manual 9.7.16.6.4: the load before the wait',
+         'finds: mma-not-waited: tcgen05.commit', early=TCGEN05['load'])
+    case('mma_operand_overwritten', 'manual 9.7.16.6.4: a thread writes A while the MMA may read it',
+         'finds: mma-not-waited: tcgen05.commit', early='@!%p0 st.shared.b32 [a], 1;')
+    case('mma_operand_overwritten_by_a_copy', 'manual 9.7.16.6.4: a bulk copy writes B while the MMA may read it',
+         'finds: mma-not-waited: tcgen05.commit',
+         early='@!%p0 mbarrier.init.shared::cta.b64 [other], 1;\n@!%p0 fence.proxy.async.shared::cta;\n'
+               'bar.warp.sync 0xffffffff;\n'
+               '@!%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [other], 16;\nmov.u32 %r7, a;\nmov.u32 %r8, b;\n'
+               'mov.u32 %r9, other;\n@!%p0 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes '
+               '[%r8], [%r7], 16, [%r9];\nWAIT_COPY:\nmbarrier.try_wait.parity.shared::cta.b64 %p3, [other], 0;\n'
+               '@!%p3 bra WAIT_COPY;')
+    case('mma_without_fence_after', 'manual 9.7.16.6.3: the load without tcgen05.fence::after_thread_sync',
+         'finds: missing-fence-after: tcgen05.fence::after_thread_sync', after='')
+    case('mma_without_commit', 'rule: nobody completes the phase',
+         'fails: deadlock: pending arrivals 1 of 1', commit='')
+    case('mma_operand_in_generic_proxy', 'manual 8.6: a thread writes A, and no fence.proxy.async',
+         'finds: missing-proxy-fence: fence.proxy.async in the writing thread', edit='@!%p0 st.shared.b32 [a], 1;')
+    case('mma_swizzle_off_its_boundary', 'manual 9.7.16.4.1: a pattern of 128-byte swizzle begins on 1024 bytes, or a '
+         'base offset says where', illegal + 'base offset', edit='add.s64 %l1, %l1, 8;')
+    case('mma_descriptor_version', 'manual table 40: bits 46 to 48 are 0b001', illegal + 'bits 46',
+         edit='xor.b64 %l0, %l0, 0x400000000000;')
+    case('mma_descriptor_reserved', 'manual table 40: bits 14 and 15 are 0', illegal + 'reserved',
+         edit='xor.b64 %l0, %l0, 0x8000;')
+    case('mma_descriptor_swizzle', 'manual table 40: swizzle 3 does not exist', illegal + 'swizzle',
+         edit='xor.b64 %l0, %l0, 0x2000000000000000;')
+    case('mma_type_code', 'manual table 42: code 2 is no type of kind::f8f6f4', illegal + 'type',
+         edit='or.b32 %r4, %r4, 256;')
+    case('mma_illegal_m', 'manual table 39: M is 64 or 128', illegal + 'M', edit='mov.b32 %r4, 0x06020010;')
+    case('mma_illegal_n', 'manual table 39: N is at least 8', illegal + 'N', edit='mov.b32 %r4, 0x08000010;')
+    case('tmem_of_another_quarter', 'manual 9.7.16.2: warp 0 has lanes 0 to 31', 'finds: tmem-lane-quarter: quarter',
+         load='add.u32 %r7, %r1, 0x200000;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {%r6}, [%r7];\n'
+              'tcgen05.wait::ld.sync.aligned;')
+    case('tmem_after_dealloc', 'manual 9.7.16.7', 'fails: illegal_address: ',
+         free=TCGEN05['free'] + '\n' + TCGEN05['load'])
+    case('tmem_freed_twice', 'manual 9.7.16.7', illegal + 'tcgen05.dealloc', free=2 * (TCGEN05['free'] + '\n'))
+    case('tmem_of_48_columns', 'manual 9.7.16.7: a power of two from 32 on', illegal + '48',
+         alloc='mov.b32 %r9, 48;\n' + TCGEN05['alloc'].replace('32;', '%r9;'))
+    case('tmem_kept', 'manual 9.7.16.7: to be freed before the kernel exits', 'fails: launch_failed: columns of Tensor '
+         'Memory', free='')
+    f.case('tmem_race', 'rule: warps 0 and 4 store to the same lanes, and nothing orders them', '''
+        mov.u32 %r0, %tid.x;
+        setp.ge.u32 %p0, %r0, 32;
+        @%p0 bra OTHERS;
+        tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32;
+        tcgen05.fence::before_thread_sync;
+    OTHERS:
+        bar.sync 0;
+        tcgen05.fence::after_thread_sync;
+        ld.shared.b32 %r1, [slot];
+        setp.lt.u32 %p1, %r0, 32;
+        setp.ge.or.u32 %p2, %r0, 128, %p1;
+        @!%p2 bra MEET;
+        tcgen05.st.sync.aligned.32x32b.x1.b32 [%r1], {%r0};
+        tcgen05.wait::st.sync.aligned;
+        tcgen05.fence::before_thread_sync;
+    MEET:
+        bar.sync 0;
+        @%p0 ret;
+        tcgen05.fence::after_thread_sync;
+        tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 32;''', 'finds: race-tmem: nothing orders the two',
+           block=160, shared=['.shared .align 4 .b32 slot;'])
+    f.write(folder / 'check_rules_100a.ptx')
+
+
+TENSOR_LOAD = 'cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes'
+WGMMA = {
+    'begin': 'mov.u32 %r0, a;\nshr.b32 %r0, %r0, 4;\ncvt.u64.u32 %l0, %r0;\nor.b64 %l0, %l0, 0x4000004000000000;\n'
+             'mov.u32 %r1, b;\nshr.b32 %r1, %r1, 4;\ncvt.u64.u32 %l1, %r1;\nor.b64 %l1, %l1, 0x4000004000000000;\n'
+             'mov.u32 %r2, %tid.x;\nsetp.ne.u32 %p0, %r2, 0;\nsetp.eq.u32 %p1, %r2, 999;',
+    'fence': 'wgmma.fence.sync.aligned;',
+    'edit': '',
+    'mma': 'wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%f0, %f1, %f2, %f3}, %l0, %l1, %p1, 1, 1;',
+    'commit': 'wgmma.commit_group.sync.aligned;',
+    'early': '',
+    'wait': 'wgmma.wait_group.sync.aligned 0;',
+    'late': 'mov.f32 %f4, %f0;\n@!%p0 st.shared.b32 [b], 1;',
+}
+
+
+def hopper(folder):
+    f = Rules('sm_90a', 'A wgmma, a bulk store, an mbarrier')
+
+    def case(name, source, verdict, **edits):
+        f.case(name, source, edited(WGMMA, edits), verdict, block=128,
+               shared=['.shared .align 1024 .b8 a[8192];', '.shared .align 1024 .b8 b[1024];'])
+
+    case('wgmma_kept', 'manual 9.7.15.7: fence, MMA, commit, wait; then registers and B are the threads\' again; a '
+         'write of B by one thread needs the others\' waits', 'finds: wgmma-by-warpgroup: every warp')
+    case('wgmma_kept_by_all', 'the same behind bar.sync', 'finds: nothing', wait=WGMMA['wait'] + '\nbar.sync 0;')
+    case('wgmma_without_fence', 'manual 9.7.15.7.1: the first wgmma needs a fence, too',
+         'finds: missing-wgmma-fence: wgmma.fence behind the access', fence='', late='')
+    case('wgmma_register_written_behind_the_fence', 'manual 9.7.15.7.1: an accumulator was written since',
+         'finds: missing-wgmma-fence: wgmma.fence behind the access', edit='mov.f32 %f1, 0f00000000;', late='')
+    case('wgmma_register_read', 'manual 9.7.15.7.3: registers before wait_group',
+         'finds: wgmma-register-in-use: wgmma.wait_group', early='mov.f32 %f4, %f0;', late='')
+    case('wgmma_not_committed', 'manual 9.7.15.7.3: wait_group waits for committed groups',
+         'finds: wgmma-register-in-use: wgmma.commit_group\n// finds: exit-in-flight: the CTA exits while', commit='',
+         late='mov.f32 %f4, %f0;')
+    case('wgmma_operand_overwritten', 'manual 9.7.15.7.3: A is written before wait_group',
+         'finds: wgmma-not-waited: wgmma.wait_group', early='setp.ne.u32 %p2, %r2, 0;\n@!%p2 st.shared.b32 [a], 1;',
+         late='')
+    store = '''
+        mov.u32 %r0, %tid.x;
+        setp.ne.u32 %p0, %r0, 0;
+        @%p0 ret;
+        ld.param.u64 %l0, [p0];
+        st.shared.v4.b32 [data], {{%r0, %r0, %r0, %r0}};
+        fence.proxy.async.shared::cta;
+        cp.async.bulk.global.shared::cta.bulk_group [%l0], [data], 16;
+        cp.async.bulk.commit_group;
+        cp.async.bulk.wait_group{0} 0;
+        st.global.b32 [%l0], 1;
+        cp.async.bulk.wait_group 0;'''
+    for name, read, verdict in (('bulk_store_waited', '', 'finds: nothing'),
+                                ('bulk_store_only_read', '.read', 'finds: bulk-store-not-waited: wait_group')):
+        f.case(name, 'manual 9.7.9.25.5: .read waits for the source only', store.format(read), verdict,
+               shared=['.shared .align 16 .b8 data[16];'], params='.param .u64 p0', buffers=['in b32: 0 0 0 0'])
+    head = 'mov.u32 %r0, %tid.x;\nsetp.ne.u32 %p0, %r0, 0;\n@%p0 ret;\nmbarrier.init.shared::cta.b64 [bar], 1;\n'
+    for name, source, line, verdict in (
+            ('mbarrier_twice', '9.7.13.15.9: the location must hold no object',
+             'mbarrier.init.shared::cta.b64 [bar], 1;', 'already holds an mbarrier object'),
+            ('mbarrier_too_many_bytes', '9.7.13.15.2: tx-count up to 2^20 - 1',
+             'mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 1048576;', 'tx-count'),
+            ('mbarrier_count_of_zero', '9.7.13.15.9: counts from 1 on',
+             'mbarrier.inval.shared::cta.b64 [bar];\nmbarrier.init.shared::cta.b64 [bar], 0;', 'count'),
+            ('mbarrier_overrun', '9.7.13.15.13: no more arrivals than are pending',
+             'mbarrier.arrive.shared::cta.b64 %l1, [bar], 2;', 'exceeds the 1 pending')):
+        f.case(name, f'manual {source}', head + line, f'fails: illegal_instruction: {verdict}',
+               shared=['.shared .align 8 .b64 bar;'])
+    for name, start, verdict in (('swizzled_copy', 0, 'finds: nothing'),
+                                 ('swizzled_copy_off_its_boundary', 128, 'finds: swizzle-alignment: 128-byte swizzle')):
+        f.case(name, 'manual 5.5.5: the pattern of 128-byte swizzle repeats every 1024 bytes', head + f'''
+            fence.proxy.async.shared::cta;
+            mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024;
+            mov.u32 %r1, data;
+            add.u32 %r1, %r1, {start};
+            mov.b64 %l0, p1;
+            cvta.param.u64 %l0, %l0;
+            {TENSOR_LOAD} [%r1], [%l0, {{0, 0}}], [bar];
+        WAIT:
+            mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0;
+            @!%p1 bra WAIT;''', verdict, params='.param .u64 p0, .param .align 64 .b8 p1[128]',
+               shared=['.shared .align 1024 .b8 data[2048];', '.shared .align 8 .b64 bar;'],
+               buffers=['in b32: ' + '0 ' * 255 + '0',
+                        'map: buffer=0 type=0 rank=2 dims=128,8 strides=128 box=128,8 swizzle=3'])
+    f.write(folder / 'check_rules_90a.ptx')
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    tcgen05(folder)
+    hopper(folder)
+
+
+if __name__ == '__main__':
+    main()
