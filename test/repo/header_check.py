@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""lidx.h compiles alone as C and C++; other headers compile alone as C++20; the README's example compiles and links.
+"""lidx.h and rival.h compile alone as C and C++; other headers compile alone as C++20; the README's example compiles and links.
 Usage: header_check.py ROOT LIBRARY CUDA_INCLUDE CC... -- CXX..."""
 import os
 import re
@@ -12,6 +12,7 @@ ROOT, LIBRARY, CUDA_INCLUDE = sys.argv[1:4]
 SPLIT = sys.argv.index("--")
 CC, CXX = sys.argv[4:SPLIT], sys.argv[SPLIT + 1:]
 API = os.path.join(ROOT, "host", "include")
+RIVAL = os.path.join(ROOT, "tools", "lidx")
 
 
 def compile_text(compiler, language, standard, text, *options):
@@ -27,12 +28,13 @@ def compile_text(compiler, language, standard, text, *options):
 
 class Headers(unittest.TestCase):
     def test_api_header_alone(self):
-        text = "#include <lidx.h>\nint unused_(void);\n"
-        for standard in ("c99", "c11", "c17", "c++11", "c++17", "c++20"):
-            language = "c++" if "+" in standard else "c"
-            with self.subTest(standard):
-                self.assertEqual(compile_text(CXX if "+" in standard else CC, language, standard, text,
-                                              "-pedantic-errors", "-fsyntax-only"), "")
+        for header in ("<lidx.h>", '"rival.h"'):
+            text = f"#include {header}\nint unused_(void);\n"
+            for standard in ("c99", "c11", "c17", "c++11", "c++17", "c++20"):
+                language = "c++" if "+" in standard else "c"
+                with self.subTest(header + standard):
+                    self.assertEqual(compile_text(CXX if "+" in standard else CC, language, standard, text,
+                                                  "-pedantic-errors", "-fsyntax-only", "-I", RIVAL), "")
 
     def test_a_broken_header_is_seen(self):
         broken = "#include <lidx.h>\nlidx_statu broken;\n"
