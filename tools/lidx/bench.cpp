@@ -7,6 +7,7 @@
 #include <ctime>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "bench/candidates.h"
@@ -31,6 +32,8 @@ constexpr size_t kRateBytes = size_t{1} << 30, kEmulatedRateBytes = size_t{1} <<
 // Copies of a workload that take turns, where so much memory holds them.
 constexpr uint64_t kCopyBytes = uint64_t{1} << 30;
 constexpr int kCopies = 3;
+// For the clock to come back up after products at the power limit.
+constexpr std::chrono::milliseconds kRecovery{300};
 
 int copies_of(uint64_t bytes, Timing timing) {
     const int most = timing == Timing::kWarm ? 1 : timing == Timing::kGraph ? kRunsPerSample : kCopies;
@@ -48,15 +51,13 @@ std::string utc_now() {
 
 // A rival's failure is its own row's; any other failure, and one of the machine, is the run's.
 template <class Work>
-bool attempt(const Candidate& candidate, Row& row, Work work) {
+void attempt(const Workload& workload, const Candidate& candidate, Row& row, Work work) {
     try {
         work();
-        return true;
     } catch (const Failure& failure) {
         if (candidate.role != Role::kRival || failure.code != kVerificationFailed)
-            throw Failure(failure.code, candidate.name + ": " + failure.what());
+            throw Failure(failure.code, workload.name + ", " + candidate.name + ": " + failure.what());
         row.failure = failure.what();
-        return false;
     }
 }
 
@@ -75,10 +76,7 @@ class Bench {
         results_.runs = options.runs;
         for (const Rival& rival : rivals_) results_.rivals.push_back(rival.name());
         if (!clocks_.read()) results_.clock_source = "NVML (libnvidia-ml.so.1) is absent, or does not know this device";
-        results_.memory = memory_rates(machine, watch_, yardstick_, results_.emulated ? kEmulatedRateBytes : kRateBytes,
-                                       options.runs);
-        if (!results_.emulated || !options.cublaslt.empty())
-            results_.tensor = tensor_rate(machine, watch_, options.cublaslt, options.runs);
+        measure_ceilings();
     }
 
     const Results& results() const { return results_; }
@@ -118,6 +116,15 @@ class Bench {
     }
 
   private:
+    // The same ones for every timing of the workloads, hence a watch of their own.
+    void measure_ceilings() {
+        Stopwatch watch(machine_, Timing::kFlushed);
+        results_.memory = memory_rates(machine_, watch, yardstick_, results_.emulated ? kEmulatedRateBytes : kRateBytes,
+                                       options_.runs);
+        if (results_.emulated && options_.cublaslt.empty()) return;
+        results_.tensor = tensor_rate(machine_, watch, options_.cublaslt, options_.runs);
+        if (!results_.emulated) std::this_thread::sleep_for(kRecovery);
+    }
     void measure(const std::vector<std::unique_ptr<Candidate>>& candidates, const InputCopies& copies,
                  const Extent& extent, WorkloadResult& result) {
         const int count = static_cast<int>(copies.size());
@@ -129,9 +136,10 @@ class Bench {
         for (const auto& candidate : candidates)
             result.rows.push_back({.candidate = candidate->name, .role = candidate->role});
         const auto each = [&](auto work) {
-            for (size_t i = 0; i < candidates.size(); ++i)
-                if (result.rows[i].failure.empty())
-                    attempt(*candidates[i], result.rows[i], [&] { work(*candidates[i], result.rows[i]); });
+            for (size_t i = 0; i < candidates.size(); ++i) {
+                Row& row = result.rows[i];
+                if (row.failure.empty()) attempt(result.workload, *candidates[i], row, [&] { work(*candidates[i], row); });
+            }
         };
         Judge judge(machine_, result.workload, extent, *copies.front());
         for (auto at = candidates.rbegin(); at != candidates.rend(); ++at)   // the last to be taken is the first

@@ -14,6 +14,7 @@ namespace lidx::command {
 namespace {
 
 // Pixels.
+constexpr double kWordsInside = 260;   // a bar of this length bears its words
 constexpr double kWidth = 1060, kMargin = 28, kBarsLeft = 236, kBarsWidth = 520;
 constexpr double kBarHeight = 13, kBarStep = 15, kGroupGap = 9, kPanelGap = 30, kLegendTop = 92;
 constexpr const char* kInk = "#1c2733";
@@ -25,7 +26,7 @@ constexpr const char* kHalo = "stroke=\"#ffffff\" stroke-width=\"3\" paint-order
 // lidx's kernels by order of appearance, its scorer beside a score + top-k, rivals by order of the command line.
 constexpr const char* kLidxColours[] = {"#0b7a75", "#3aa69f", "#14504d", "#7cc6c0"};
 constexpr const char* kScorerColour = "#b5dcd9";
-constexpr const char* kRivalColours[] = {"#e08e1b", "#6d5bd0", "#c2477f", "#4a7fc1", "#8a6d3b"};
+constexpr const char* kRivalColours[] = {"#c9761a", "#6d5bd0", "#c2477f", "#4a7fc1", "#8a6d3b"};
 
 std::string escape(const std::string& text) {
     std::string escaped;
@@ -59,9 +60,10 @@ class Svg {
     // anchor: start, middle, end
     void text(double x, double y, const std::string& words, double size, const char* colour,
               const char* anchor = "start", const char* weight = "400") {
+        const char* halo = std::string(colour) == "#ffffff" ? "" : kHalo;
         body_ += format("<text x=\"%.1f\" y=\"%.1f\" font-size=\"%.1f\" fill=\"%s\" text-anchor=\"%s\" "
                         "font-weight=\"%s\" %s>%s</text>\n",
-                        x, y, size, colour, anchor, weight, kHalo, escape(words).c_str());
+                        x, y, size, colour, anchor, weight, halo, escape(words).c_str());
     }
     std::string document(double height) const {
         return format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
@@ -133,7 +135,9 @@ void draw_bar(Svg& svg, const WorkloadResult& result, const Row& row, const char
     std::string words = time_text(row.us.median) + format(" · %.0f %%", percent);
     if (row.role == Role::kRival && row.ratio) words += format(" · %.2f× the time", *row.ratio);
     if (wrong) words += " · other results";
-    svg.text(kBarsLeft + width + 6, middle, words, 11, wrong ? kAlarm : kInk);
+    if (width < kWordsInside) svg.text(kBarsLeft + width + 6, middle, words, 11, wrong ? kAlarm : kInk);
+    else svg.text(kBarsLeft + width - 6, middle, words, 11,
+                  wrong ? kAlarm : row.role == Role::kScorer ? kInk : "#ffffff", "end");
 }
 
 }  // namespace
