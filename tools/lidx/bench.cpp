@@ -138,7 +138,8 @@ class Bench {
         const auto each = [&](auto work) {
             for (size_t i = 0; i < candidates.size(); ++i) {
                 Row& row = result.rows[i];
-                if (row.failure.empty()) attempt(result.workload, *candidates[i], row, [&] { work(*candidates[i], row); });
+                if (!row.failure.empty()) continue;
+                attempt(result.workload, *candidates[i], row, [&] { work(*candidates[i], row); });
             }
         };
         Judge judge(machine_, result.workload, extent, *copies.front());
