@@ -106,6 +106,7 @@ extern "C" int lidx_rival_prepare(const lidx_rival_case* work, void** state) {
     if (is_decode(c)) {
         const auto lengths = download(c.context_lens, c.batch);
         for (int row = 0; row < c.rows; ++row) end[row] = lengths[row / c.next_n];
+        if (end != download(c.row_end, c.rows)) return -1;
     } else {
         end = download(c.row_end, c.rows);
         if (c.row_begin != nullptr) begin = download(c.row_begin, c.rows);

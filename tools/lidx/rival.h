@@ -54,7 +54,7 @@ typedef struct lidx_rival_case {
     const int32_t *block_table;   /* decode: page ids [batch, block_table_stride] */
     const int32_t *context_lens;  /* decode: [batch] */
     const int32_t *row_begin;     /* prefill: [rows] */
-    const int32_t *row_end;       /* prefill, top-k: [rows] */
+    const int32_t *row_end;       /* [rows]; decode: context_lens of the row's request */
     float *scores;                /* out, fp32 [rows, score_stride], column = key; a TOPK work only reads it. Cells that
                                      a row does not see may be left, or written with anything: nobody reads them. Works
                                      with indices may use it as a workspace, or not at all */

@@ -31,6 +31,7 @@ lidx_rival_case rival_case(const Machine& machine, LidxRivalWork work, const Wor
     c.rows = static_cast<int32_t>(w.rows());
     c.max_keys = static_cast<int32_t>(extent.max_keys);
     c.sm_count = machine.info().multiprocessors;
+    c.row_end = in.row_end->as<int32_t>();
     c.scores = in.scores->as<float>();
     c.score_stride = in.score_stride;
     if (w.chooses()) {
@@ -58,7 +59,6 @@ lidx_rival_case rival_case(const Machine& machine, LidxRivalWork work, const Wor
         c.key_scale = in.key_scale->as<float>();
         c.row_begin = in.row_begin->as<int32_t>();
     }
-    if (!decode) c.row_end = in.row_end->as<int32_t>();
     return c;
 }
 
