@@ -67,7 +67,7 @@ lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits&
     score.score_stride = round_up(std::max<int64_t>(columns, 1) * unit, kLineBytes) / unit;
 
     lidx_index_plan plan;
-    plan.score = make_plan(score, device, score.max_rows, kFillIllegal);
+    plan.score = make_plan(score, device, score.max_rows);
     const lidx_topk_desc topk = topk_desc(desc, score);
     check_topk_desc(topk);
     plan.rows = score.max_rows;
@@ -105,8 +105,8 @@ lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits&
         }
     }
     plan.window_rows = static_cast<int32_t>(window);
-    plan.score = make_plan(score, device, window, kFillIllegal);
-    // A key on an illegal page is -inf to the selection; no other dead cell is ever read.
+    plan.score = make_plan(score, device, window);
+    // A key on an illegal page is -inf to the selection, which every kernel can do; no other dead cell is ever read.
     plan.score.params.fill_columns = kFillIllegalKeys;
     plan.select = plan_topk(topk, device, view, window);
     plan.scores_at = static_cast<size_t>(scores_at(window));

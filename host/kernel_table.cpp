@@ -82,7 +82,7 @@ namespace {
 #define LIDX_SM90_SCORE_ROW(symbol_, heads_, depth_, tokens_)                                                        \
     LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, kAllFeatures)
 #define LIDX_SM90_PLAIN_ROW(symbol_, heads_, depth_, tokens_)                                                        \
-    LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, kSmLimit | kFillIllegal)
+    LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, kSmLimit)
 #define LIDX_GENERIC_SCORE_ROW(symbol_, heads_, depth_, tokens_)   \
     KernelRow{                                                     \
         .symbol = #symbol_,                                        \

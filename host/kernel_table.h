@@ -28,8 +28,7 @@ enum Feature : uint32_t {
     kRelativeColumns = 1u << 4,
     kFill = 1u << 5,
     kSmLimit = 1u << 6,        // max_sms
-    kFillIllegal = 1u << 7,    // ScoreParams::fill_columns may be kFillIllegalKeys
-    kAllFeatures = (1u << 8) - 1
+    kAllFeatures = (1u << 7) - 1
 };
 
 struct KernelRow {

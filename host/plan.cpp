@@ -80,7 +80,6 @@ constexpr Wish kWishes[] = {
      }},
     {kFill, "LIDX_FLAG_FILL", [](const lidx_score_desc& d) { return has(d, LIDX_FLAG_FILL); }},
     {kSmLimit, "max_sms", [](const lidx_score_desc& d) { return d.max_sms != 0; }},
-    {kFillIllegal, "-inf for keys on illegal pages", [](const lidx_score_desc&) { return false; }},
 };
 
 int64_t page_capacity(const lidx_score_desc& desc) { return is_contiguous(desc) ? desc.max_keys : desc.page_size; }
@@ -115,8 +114,8 @@ bool heads_fit(const KernelRow& row, int32_t heads) {
     return row.heads != 0 ? heads == row.heads : generic_score::heads_fit(heads);
 }
 
-// Why a kernel does not serve a description on a device; empty if it does. needs: Features besides what it asks for.
-std::string obstacle(const KernelRow& row, const lidx_score_desc& desc, const DeviceLimits& device, uint32_t needs) {
+// Why a kernel does not serve a description on a device; empty if it does.
+std::string obstacle(const KernelRow& row, const lidx_score_desc& desc, const DeviceLimits& device) {
     const std::string capability = capability_obstacle(row, device);
     if (!capability.empty()) return capability;
     if (!heads_fit(row, desc.heads))
@@ -124,7 +123,7 @@ std::string obstacle(const KernelRow& row, const lidx_score_desc& desc, const De
     if (desc.depth > row.depth || desc.depth % row.depth_step != 0) return "needs " + depth_text(row);
     if (!is_contiguous(desc) && !pages_fit(row.pages, desc.page_size)) return "needs " + pages_text(row);
     for (const Wish& wish : kWishes)
-        if ((row.features & wish.feature) == 0 && ((needs & wish.feature) != 0 || wish.wanted(desc)))
+        if ((row.features & wish.feature) == 0 && wish.wanted(desc))
             return std::string("does not serve ") + wish.text;
     // Coordinates of a tensor map are 32-bit signed.
     if (row.operands == Operands::kTensorMaps && int64_t{desc.max_rows} * desc.heads > kMaxInt32)
@@ -133,12 +132,11 @@ std::string obstacle(const KernelRow& row, const lidx_score_desc& desc, const De
 }
 
 // Why none of a source's kernels does: what those for these heads lack, or that there is none for them.
-std::string source_obstacle(const char* source, const lidx_score_desc& desc, const DeviceLimits& device,
-                            uint32_t needs) {
+std::string source_obstacle(const char* source, const lidx_score_desc& desc, const DeviceLimits& device) {
     std::string text;
     for (const KernelRow& row : kernel_rows()) {
         if (std::strcmp(row.source, source) != 0) continue;
-        if (heads_fit(row, desc.heads)) return obstacle(row, desc, device, needs);
+        if (heads_fit(row, desc.heads)) return obstacle(row, desc, device);
         text = capability_obstacle(row, device);
         if (text.empty()) text = "needs " + heads_text(source);
     }
@@ -210,11 +208,11 @@ void check_desc(const lidx_score_desc& desc) {
     require_span("max_rows", desc.max_rows, "score_stride", desc.score_stride, float_bytes(desc.score_type));
 }
 
-Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device, uint32_t needs) {
+Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device) {
     if (desc.kernel != nullptr) {
         for (const KernelRow& row : kernel_rows()) {
             if (std::strcmp(row.symbol, desc.kernel) != 0) continue;
-            const std::string why = obstacle(row, desc, device, needs);
+            const std::string why = obstacle(row, desc, device);
             if (why.empty()) return {&row, ""};
             return {nullptr,
                     "kernel = " + std::string(row.symbol) + " does not serve " + shape_text(desc) + ": it " + why};
@@ -241,8 +239,8 @@ Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device, ui
         const bool new_source = std::strcmp(source, row.source) != 0;
         if (new_source && best != nullptr) break;
         source = row.source;
-        if (!obstacle(row, desc, device, needs).empty()) {
-            const std::string why = new_source ? source_obstacle(source, desc, device, needs) : "";
+        if (!obstacle(row, desc, device).empty()) {
+            const std::string why = new_source ? source_obstacle(source, desc, device) : "";
             if (!why.empty()) obstacles += (obstacles.empty() ? "" : "; ") + std::string(source) + " " + why;
             continue;
         }
@@ -285,9 +283,9 @@ ScoreParams make_params(const lidx_score_desc& desc) {
 
 }  // namespace
 
-lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device, int64_t window_rows, uint32_t needs) {
+lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device, int64_t window_rows) {
     check_desc(desc);
-    const Choice choice = choose_kernel(desc, device, needs);
+    const Choice choice = choose_kernel(desc, device);
     if (choice.kernel == nullptr) fail(choice.forced_unknown ? LIDX_ERR_VALUE : LIDX_ERR_UNSUPPORTED, choice.reason);
     const KernelRow& row = *choice.kernel;
 

@@ -42,12 +42,12 @@ struct Choice {
     std::string reason;           // why none does, or why a preferred one does not; empty if the preferred one serves
     bool forced_unknown = false;  // desc.kernel names no kernel
 };
-// The kernel that serves a checked description on a device. needs: Features besides what the description asks for.
-Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device, uint32_t needs = 0);
+// The kernel that serves a checked description on a device.
+Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device);
 
 // check_desc, choose_kernel (a failure where none serves), then the launch. window_rows: launches are of at most so
 // many rows (RowView::first_row, end_row).
 lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device,
-                    int64_t window_rows = std::numeric_limits<int32_t>::max(), uint32_t needs = 0);
+                    int64_t window_rows = std::numeric_limits<int32_t>::max());
 
 }  // namespace lidx
