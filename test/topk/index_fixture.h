@@ -45,6 +45,8 @@ struct Shape {
     int64_t columns = 0;              // relative columns, so many; 0: columns are keys
     int64_t room = 0;                 // keys that fit; 0: as many as the longest request has
     int more_entries = 0;             // of a request's table, which nobody may read
+    bool own_scales = false;          // scales in a pool of their own, with a table and a number of pages of its own
+    bool two_factors = false;         // weights are products: fp32 in rows with a gap, and bf16
 };
 
 // Their bytes as int64 or int32.
@@ -65,11 +67,15 @@ struct Problem {
     int pages = 0, width = 0;                   // width: entries of a request's table
     int64_t slots = 0;                          // keys of a page
     std::vector<uint8_t> q, pool;
-    std::vector<float> weights;
-    std::vector<int32_t> table;
+    std::vector<float> weights;                 // [max_rows, weight_stride]
+    std::vector<uint16_t> weights2;             // [max_rows, kHeads], bf16, shape.two_factors
+    std::vector<float> scales;                  // [scale_pages, slots], shape.own_scales
+    std::vector<int32_t> table, scale_table;
     std::vector<std::vector<float>> scores;     // of what each row sees
     std::vector<int64_t> first;                 // the first key that it sees
 
+    int weight_stride() const { return shape.two_factors ? kHeads + 3 : kHeads; }
+    int64_t scale_pages() const { return static_cast<int64_t>(scales.size()) / slots; }
     int64_t page_bytes() const { return (slots * (kDepth + 4) + 15) / 16 * 16; }
     bool contiguous() const { return shape.page_size == 0; }
 
@@ -88,9 +94,13 @@ struct Problem {
         find_rows(rng);
         const auto rows = static_cast<size_t>(sight.max_rows);
         q.resize(rows * kHeads * kDepth);
-        weights.resize(rows * kHeads);
+        weights.resize(rows * static_cast<size_t>(weight_stride()), std::numeric_limits<float>::quiet_NaN());
         for (size_t row = 0; row < rows; ++row)
-            lidx::ref::lattice_query(rng, kHeads, kDepth, &q[row * kHeads * kDepth], &weights[row * kHeads]);
+            lidx::ref::lattice_query(rng, kHeads, kDepth, &q[row * kHeads * kDepth],
+                                     &weights[row * static_cast<size_t>(weight_stride())]);
+        if (shape.two_factors)   // powers of two keep the lattice
+            for (size_t i = 0; i < rows * kHeads; ++i)
+                weights2.push_back(lidx::ref::bf16_encode(static_cast<float>(uint64_t{1} << rng.below(3))));
         pool.resize(static_cast<size_t>(pages * page_bytes()));
         for (int page = 0; page < pages; ++page)
             for (int slot = 0; slot < slots; ++slot) {
@@ -103,6 +113,7 @@ struct Problem {
         table.assign(ids.begin(), ids.begin() + batch * width);
         for (int b = 0; shape.bad_page >= 0 && b < batch; ++b)
             table[static_cast<size_t>(b * width + shape.bad_page)] = pages + b;
+        if (shape.own_scales) move_scales(rng);
         widen_tables();
         find_scores();
     }
@@ -179,6 +190,28 @@ private:
             sight.ends.push_back(row % 4 == 0 ? b : row % 4 == 1 ? length + 1000 : std::max(a, b));
         }
     }
+    // Each table entry's scales go to a page of the second pool; nothing is left in the first.
+    void move_scales(Rng& rng) {
+        const auto entries = static_cast<int>(table.size());
+        std::vector<int32_t> ids(static_cast<size_t>(entries) + 5);
+        std::iota(ids.begin(), ids.end(), 0);
+        for (size_t i = ids.size(); i > 1; --i) std::swap(ids[i - 1], ids[rng.below(i)]);
+        scale_table.assign(ids.begin(), ids.begin() + entries);
+        scales.assign(ids.size() * static_cast<size_t>(slots), std::numeric_limits<float>::quiet_NaN());
+        for (int entry = 0; entry < entries; ++entry)
+            if (table[static_cast<size_t>(entry)] < pages)
+                std::memcpy(&scales[static_cast<size_t>(scale_table[static_cast<size_t>(entry)] * slots)],
+                            scale_at(table[static_cast<size_t>(entry)], 0), static_cast<size_t>(slots) * 4);
+        for (int page = 0; page < pages; ++page) std::memset(scale_at(page, 0), 0xff, static_cast<size_t>(slots) * 4);
+    }
+    float scale_of(int64_t request, int64_t key) {
+        if (shape.own_scales)
+            return scales[static_cast<size_t>(scale_table[static_cast<size_t>(request * width + key / slots)] * slots +
+                                              key % slots)];
+        float scale;
+        std::memcpy(&scale, scale_at(page_of(request, key), key % slots), 4);
+        return scale;
+    }
     void widen_tables() {
         if (shape.more_entries == 0) return;
         const std::vector<int32_t> narrow = table;
@@ -197,15 +230,18 @@ private:
             lidx::ref::SeenKeys seen = seen_keys(sight, owner, row);
             if (shape.columns != 0) seen.end = std::min(seen.end, seen.begin + shape.columns);
             first[static_cast<size_t>(row)] = seen.begin;
+            const float* factor = &weights[static_cast<size_t>(row * weight_stride())];
+            std::vector<float> product(factor, factor + kHeads);
+            for (size_t h = 0; shape.two_factors && h < kHeads; ++h)
+                product[h] *= lidx::ref::bf16_decode(weights2[static_cast<size_t>(row) * kHeads + h]);
             for (int64_t key = seen.begin; key < seen.end; ++key) {
                 const int32_t page = page_of(owner.request, key);
                 float score = -kInf;
                 if (page < pages) {
-                    float scale;
-                    std::memcpy(&scale, scale_at(page, key % slots), 4);
                     score = static_cast<float>(lidx::ref::score(&q[static_cast<size_t>(row) * kHeads * kDepth],
-                                                                &weights[static_cast<size_t>(row) * kHeads], kHeads,
-                                                                kDepth, codes(page, key % slots), scale));
+                                                                product.data(), kHeads, kDepth,
+                                                                codes(page, key % slots),
+                                                                scale_of(owner.request, key)));
                     if (shape.bf16) score = lidx::ref::bf16_decode(lidx::ref::bf16_encode(score));
                 }
                 scores[static_cast<size_t>(row)].push_back(score);
@@ -253,6 +289,13 @@ inline lidx_index_desc describe(const Problem& p, const Options& o) {
     score.num_pages = p.pages;
     score.k_page_stride = score.k_scale_page_stride = p.page_bytes();
     score.block_table_stride = p.width;
+    score.weight_stride = p.weight_stride();
+    if (p.shape.two_factors) score.weight2_type = LIDX_BF16, score.weight2_stride = kHeads;
+    if (p.shape.own_scales) {
+        score.scale_num_pages = p.scale_pages();
+        score.scale_block_table_stride = p.width;
+        score.k_scale_page_stride = p.slots * 4;
+    }
     score.kernel = o.kernel;
     score.max_sms = o.max_sms;
     desc.k = o.k;
@@ -290,6 +333,10 @@ public:
         d_q = input("q", p.q.data(), p.q.size(), 16);
         d_weights = input("q_scale", p.weights.data(), p.weights.size() * 4, 16);
         d_pool = input("pool", p.pool.data(), p.pool.size(), 16);
+        const GuardedBuffer* d_weights2 = input("q_scale2", p.weights2.data(), p.weights2.size() * 2, 2);
+        const GuardedBuffer* d_scale_pool = input("k_scale", p.scales.data(), p.scales.size() * 4, 4);
+        const GuardedBuffer* d_scale_table =
+            input("scale_block_table", p.scale_table.data(), p.scale_table.size() * 4, 4);
         d_table = input("block_table", p.table.data(), p.table.size() * 4, 4);
         const std::vector<uint8_t> lengths = integers(p.sight.lengths, p.shape.wide);
         const std::vector<uint8_t> begins = integers(p.sight.begins, p.shape.wide);
@@ -312,8 +359,10 @@ public:
         REQUIRE(lidx_index_args_init(&args) == LIDX_OK);
         args.q = d_q->at<void>();
         args.q_scale = d_weights->at<void>();
+        args.q_scale2 = d_weights2->at<void>();
         args.k_base = d_pool->at<void>();
-        args.k_scale_base = d_pool->at<void>(p.slots * kDepth);
+        args.k_scale_base = p.shape.own_scales ? d_scale_pool->at<void>() : d_pool->at<void>(p.slots * kDepth);
+        args.scale_block_table = d_scale_table->at<void>();
         args.block_table = d_table->at<void>();
         if (p.sight.keys != SightKeys::kWindow) args.context_lens = d_lengths->at<void>();
         args.row_begin = d_begins->at<void>();

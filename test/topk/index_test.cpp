@@ -102,6 +102,22 @@ TEST_CASE("index: who sees what, whatever a key is called, in one window and in 
         }
 }
 
+TEST_CASE("index: weights of two factors, scales in a pool of their own") {
+    for (const bool causal : {false, true})
+        for (const bool own_scales : {false, true}) {
+            Shape shape = requests(60, 32, causal, {3, 2}, {170, 95});
+            shape.own_scales = own_scales;
+            shape.two_factors = causal || !own_scales;
+            const Problem p(shape);
+            Options o;
+            o.k = 33;
+            o.sort = LIDX_SORT_SCORE;
+            run(p, o);
+            o.kernel = "generic_score";
+            run(p, o);
+        }
+}
+
 TEST_CASE("index: a row is the same alone and in any batch") {
     const Problem all(requests(40, 64, true, {3, 5, 2}, {250, 180, 97}));
     Options o;
@@ -119,7 +135,7 @@ TEST_CASE("index: a row is the same alone and in any batch") {
         one.sight.max_rows = one.sight.max_tokens = to - from;
         one.sight.lengths = {all.sight.lengths[b]};
         part(one.q, all.q, from * kHeads * kDepth, to * kHeads * kDepth);
-        part(one.weights, all.weights, from * kHeads, to * kHeads);
+        part(one.weights, all.weights, from * all.weight_stride(), to * all.weight_stride());
         part(one.table, all.table, static_cast<int64_t>(b) * all.width, static_cast<int64_t>(b + 1) * all.width);
         part(one.scores, all.scores, from, to);
         part(one.first, all.first, from, to);
