@@ -246,7 +246,9 @@ std::string describe(const Workload& w) {
     if (w.spread_percent > 0) text += ", lengths +- " + std::to_string(w.spread_percent) + " %";
     if (w.work == Work::kIndex) text += ", then the best " + std::to_string(kBenchTopK);
     if (w.workspace_budget_bytes > 0)
-        text += ", workspace of " + std::to_string(w.workspace_budget_bytes / 1000) + " kB at most";
+        text += ", workspace of at most " +
+                (w.workspace_budget_bytes % kM == 0 ? std::to_string(w.workspace_budget_bytes / kM) + " MiB"
+                                                    : std::to_string(w.workspace_budget_bytes) + " bytes");
     return text;
 }
 
