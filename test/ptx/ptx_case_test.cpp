@@ -38,6 +38,7 @@
 #include "tools/ptxemu/engine.h"
 #include "tools/ptxemu/ir.h"
 #include "tools/ptxemu/memory.h"
+#include "tools/ptxemu/opcode_forms.h"
 #include "tools/ptxemu/tensor_map.h"
 
 namespace {
@@ -222,6 +223,12 @@ void compare(const Case& c, const Buffer& b, const uint8_t* got) {
 }
 
 std::set<std::string> codes_found;   // by any case
+std::set<const ptxemu::Row*> forms_used, forms_on_hopper;   // by cases; by those that an H200 runs
+
+bool device_runs(const std::string& target, int capability) {
+    const int number = std::stoi(target.substr(3));
+    return target.back() == 'a' ? number == capability : target.back() != 'f' && number <= capability;
+}
 
 void check_findings(const Case& c, const ptxemu::RunResult& result) {
     std::vector<bool> found(c.finds.size());
@@ -248,6 +255,11 @@ void run_on_emulator(const Case& c, const ptxemu::Module& module, const std::map
     std::shared_ptr<const ptxemu::Program> program;
     const auto found = module.functions.find(c.name);
     REQUIRE(found != module.functions.end());
+    std::set<const ptxemu::Row*> used;
+    ptxemu::note_opcode_forms(&used);
+    struct Stop {
+        ~Stop() { ptxemu::note_opcode_forms(nullptr); }
+    } stop;
     try {
         program = ptxemu::decode(module, *found->second, addresses);
         CHECK(c.refused.empty());
@@ -256,9 +268,13 @@ void run_on_emulator(const Case& c, const ptxemu::Module& module, const std::map
         CHECK(e.line > 0);
         CHECK(!c.refused.empty());
         CHECK(std::string(e.what()).find(c.refused) != std::string::npos);
+        forms_used.insert(used.begin(), used.end());
         return;
     }
+    forms_used.insert(used.begin(), used.end());
     if (!c.refused.empty()) return;
+    if (device_runs(module.target, 90) && c.fails.empty() && c.finds.empty())
+        forms_on_hopper.insert(used.begin(), used.end());
     // Every schedule, and the first once more under the checks, which must find what the case lists and no more.
     struct Run {
         uint64_t seed;
@@ -338,11 +354,6 @@ struct Driver {
         if (status != 0) throw std::runtime_error(std::string(name) + " returned " + std::to_string(status));
     }
 };
-
-bool device_runs(const std::string& target, int capability) {
-    const int number = std::stoi(target.substr(3));
-    return target.back() == 'a' ? number == capability : target.back() != 'f' && number <= capability;
-}
 
 void run_on_driver(const Case& c, const Driver& driver, void* module) {
     void* function = nullptr;
@@ -487,9 +498,20 @@ TEST_CASE("one-instruction PTX cases") {
     }
     WARN("PTX cases run: " << ran);
     CHECK(ran > 0);
+    if (driver_path) return;
+    // Every row of the tables of instructions.
+    size_t known = 0, refused = 0, on_hopper = 0;
+    for (const ptxemu::OpcodeForm& form : ptxemu::opcode_forms()) {
+        ++(form.refused ? refused : known);
+        on_hopper += forms_on_hopper.count(form.row);
+        INFO("no case has the form " << form.syntax << " with operands " << form.operands);
+        CHECK(forms_used.count(form.row) == 1);
+    }
+    WARN("opcode forms: " << known << " known, " << on_hopper << " of them in cases that an H200 runs; " << refused
+                          << " refused by name");
     // Every code of the tables in docs/emulator.md.
     const char* document = std::getenv("LIDX_EMULATOR_DOC");
-    if (driver_path || document == nullptr) return;
+    if (document == nullptr) return;
     std::istringstream lines(read_text(document));
     size_t codes = 0;
     for (std::string line; std::getline(lines, line);) {

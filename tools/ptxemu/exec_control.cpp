@@ -426,7 +426,6 @@ const Row kRows[] = {
     // Cache hints do not change values (9.7.9.16 - .19).
     {kCachePriority, "m", exec_nothing},
     {kCachePriority, "m s32", exec_nothing},
-    {"(applypriority|discard).[global].(L2::evict_normal|L2)", "*", exec_nothing},
     {"createpolicy.fractional.(L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged).[L2::evict_first|"
      "L2::evict_unchanged].b64",
      "*", exec_mov64, "80",

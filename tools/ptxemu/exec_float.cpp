@@ -418,20 +418,27 @@ void encode_compare(Decoder& d, const Match& m, const Instruction& ir, Insn& out
                                  : comparison<Source::kBf16, true>(kSet);
 }
 
-#define LIDX_ARITHMETIC(name, op, form32, form64) \
-    {name ".f32", form32, exec_nearest<op, u32>}, {name ".rn.f32", form32, exec_nearest<op, u32>}, \
-        {name ".[rn|rz|rm|rp].[ftz].[sat].f32", form32, exec_general<op, u32>}, \
-        {name ".[rn].f64", form64, exec_nearest<op, u64>}, { \
-        name ".(rz|rm|rp).f64", form64, exec_general<op, u64> \
+#define LIDX_ARITHMETIC(name, op) \
+    {name ".f32", "r32 s32 s32", exec_nearest<op, u32>}, {name ".rn.f32", "r32 s32 s32", exec_nearest<op, u32>}, \
+        {name ".[rn|rz|rm|rp].[ftz].[sat].f32", "r32 s32 s32", exec_general<op, u32>}, \
+        {name ".[rn].f64", "r64 s64 s64", exec_nearest<op, u64>}, { \
+        name ".(rz|rm|rp).f64", "r64 s64 s64", exec_general<op, u64> \
+    }
+// These have no default rounding.
+#define LIDX_FUSED(name) \
+    {name ".rn.f32", "r32 s32 s32 s32", exec_nearest<Op::kFma, u32>}, \
+        {name ".(rn|rz|rm|rp).[ftz].[sat].f32", "r32 s32 s32 s32", exec_general<Op::kFma, u32>}, \
+        {name ".rn.f64", "r64 s64 s64 s64", exec_nearest<Op::kFma, u64>}, { \
+        name ".(rz|rm|rp).f64", "r64 s64 s64 s64", exec_general<Op::kFma, u64> \
     }
 
 const Row kRows[] = {
     // add, sub, mul{.rnd}{.ftz}{.sat}.f32 d, a, b;  .f64;  fma.rnd{.ftz}{.sat}.f32 d, a, b, c;  .f64  (9.7.3.3 - .6)
-    LIDX_ARITHMETIC("add", Op::kAdd, "r32 s32 s32", "r64 s64 s64"),
-    LIDX_ARITHMETIC("sub", Op::kSub, "r32 s32 s32", "r64 s64 s64"),
-    LIDX_ARITHMETIC("mul", Op::kMul, "r32 s32 s32", "r64 s64 s64"),
-    LIDX_ARITHMETIC("fma", Op::kFma, "r32 s32 s32 s32", "r64 s64 s64 s64"),
-    LIDX_ARITHMETIC("mad", Op::kFma, "r32 s32 s32 s32", "r64 s64 s64 s64"),   // 9.7.3.7: fma on every current target
+    LIDX_ARITHMETIC("add", Op::kAdd),
+    LIDX_ARITHMETIC("sub", Op::kSub),
+    LIDX_ARITHMETIC("mul", Op::kMul),
+    LIDX_FUSED("fma"),
+    LIDX_FUSED("mad"),   // 9.7.3.7: fma on every current target
     // div.rnd{.ftz}.f32, .f64;  rcp.rnd{.ftz}.f32, .f64;  sqrt.rnd{.ftz}.f32, .f64  (9.7.3.8, .13, .15)
     {"div.rn.f32", "r32 s32 s32", exec_nearest<Op::kDiv, u32>},
     {"div.(rn|rz|rm|rp).[ftz].f32", "r32 s32 s32", exec_general<Op::kDiv, u32>},

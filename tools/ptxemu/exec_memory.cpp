@@ -687,7 +687,9 @@ void encode_atomic(Decoder& d, const Match& m, const Instruction& ir, Insn& out)
     once({"global", "shared", "shared::cta", "shared::cluster"}, "spaces");
     const bool hint = m.has("L2::cache_hint");
     const int op = m.one_of({"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"});
-    const std::string_view t = m.words.back();
+    std::string_view t = m.words.back();
+    for (size_t i = m.words.size(); t == "noftz" || atom_op_of(t) >= 0; t = m.words[--i - 1]) {
+    }   // the operation may stand behind the type
     const size_t sources = op == static_cast<int>(AtomOp::kCas) ? 2 : 1;
     if (ir.operands.size() != (returns ? 1u : 0u) + 1 + sources + (hint ? 1 : 0))
         d.fail("it has another number of operands");
@@ -853,10 +855,6 @@ const Row kRows[] = {
      LIDX_ATOM_SPACE ".[noftz].[L2::cache_hint].[v2|v4|v8]."
      "(b16|b32|u32|s32|f32|f16|bf16|f16x2|bf16x2|b64|u64|s64|f64|b128)",
      "*", nullptr, nullptr, encode_atomic},
-    {"(atom|red).[relaxed|acquire|release|acq_rel].[cta|cluster|gpu|sys].[global].(add|min|max).[noftz].[L2::cache_"
-     "hint]."
-     "[v2|v4|v8].(f32|f16|bf16|f16x2|bf16x2)",
-     "*", nullptr, "90", encode_atomic},
     {"(atom|red).[relaxed|acquire|release|acq_rel].[cta|cluster|gpu|sys].[global].[v2|v4|v8].(f32|f16|bf16|f16x2|"
      "bf16x2).(add|min|max).[noftz]",
      "*", nullptr, "90", encode_atomic},

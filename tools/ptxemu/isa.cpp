@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "definedness.h"
+#include "opcode_forms.h"
 
 namespace ptxemu {
 namespace {
@@ -76,36 +77,37 @@ bool cpu_has_avx2() {
 
 using Table = std::unordered_map<std::string_view, std::vector<CompiledRow>>;
 
+// All rows, file after file; first come, first matched.
+std::vector<std::span<const Row>> files() {
+    std::vector<std::span<const Row>> all = {rows_control(), rows_warp()};
+#if defined(__x86_64__)
+    all.push_back(cpu_has_avx2() ? rows_integer_avx2() : rows_integer_base());
+    all.push_back(cpu_has_avx2() ? rows_float_avx2() : rows_float_base());
+#else
+    all.push_back(rows_integer_base());
+    all.push_back(rows_float_base());
+#endif
+    for (const auto file : {rows_half(), rows_convert(), rows_memory(), rows_barrier(), rows_bulk(), rows_tcgen05(),
+                            rows_mma(), rows_refused()})   // refused: last, what nothing else takes
+        all.push_back(file);
+    return all;
+}
+
 const Table& table() {
     static const Table rows = [] {
         Table t;
-        auto add = [&t](std::span<const Row> file) {
+        for (const auto file : files()) {
             for (const Row& row : file) {
                 CompiledRow compiled{&row, compile_syntax(row.syntax)};
                 for (auto first : compiled.words.front().alternatives) t[first].push_back(compiled);
             }
-        };
-        add(rows_control());
-        add(rows_warp());
-#if defined(__x86_64__)
-        add(cpu_has_avx2() ? rows_integer_avx2() : rows_integer_base());
-        add(cpu_has_avx2() ? rows_float_avx2() : rows_float_base());
-#else
-        add(rows_integer_base());
-        add(rows_float_base());
-#endif
-        add(rows_half());
-        add(rows_convert());
-        add(rows_memory());
-        add(rows_barrier());
-        add(rows_bulk());
-        add(rows_tcgen05());
-        add(rows_mma());
-        add(rows_refused());   // last: what nothing else takes
+        }
         return t;
     }();
     return rows;
 }
+
+thread_local std::set<const Row*>* noted = nullptr;
 
 struct CompiledShadow {
     const ShadowRow* row = nullptr;
@@ -850,6 +852,7 @@ void Decoder::decode_instruction(const Instruction& ir) {
         if (row.needs && !target_has(program_->target, row.needs)) {
             fail(std::string("needs sm_") + row.needs + ", the module's .target is " + program_->target);
         }
+        if (noted != nullptr) noted->insert(&row);
         out.handler = row.handler;
         if (count != 0) {
             size_t at = 0;
@@ -980,5 +983,15 @@ std::shared_ptr<const Program> decode(const Module& module, const Function& entr
                                       const std::map<std::string, uint64_t>& symbol_addresses) {
     return Decoder(module, symbol_addresses).run(entry);
 }
+
+std::vector<OpcodeForm> opcode_forms() {
+    std::vector<OpcodeForm> forms;
+    for (const auto file : files())
+        for (const Row& row : file)
+            forms.push_back({&row, row.syntax, row.operands, file.data() == rows_refused().data()});
+    return forms;
+}
+
+void note_opcode_forms(std::set<const Row*>* used) { noted = used; }
 
 }   // namespace ptxemu
