@@ -463,8 +463,8 @@ static void refuse_recursion(const Exec& x, uint32_t callee, uint32_t mask) {
     for (uint32_t s = x.frag().stack; s != 0 && !active; s = x.warp->frames[s].parent)
         active = function(x.warp->frames[s].return_pc) == called;
     if (active)
-        fault(RunStatus::kIllegalInstruction, std::countr_zero(mask), "recursion is not supported: the function that is "
-                                                                      "called is active already");
+        fault(RunStatus::kIllegalInstruction, std::countr_zero(mask),
+              "recursion is not supported: the function that is called is active already");
 }
 
 bool exec_call(Exec& x, const Insn& in, uint32_t mask) {
