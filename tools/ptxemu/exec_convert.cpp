@@ -230,7 +230,8 @@ u32 pack_one(double v, Packed to, uint32_t flags, int mode) {
     if (all_finite(to)) {
         const double largest = std::ldexp(2.0 - std::ldexp(1.0, 1 - f.precision), f.max_exponent);
         // All ones is the largest value here, and odd: what is nearer to it than to the one below.
-        if (std::fabs(v) > largest - std::ldexp(1.0, f.max_exponent - f.precision)) return (std::signbit(v) ? magnitude_mask + 1 : 0) | magnitude_mask;
+        if (std::fabs(v) > largest - std::ldexp(1.0, f.max_exponent - f.precision))
+            return (std::signbit(v) ? magnitude_mask + 1 : 0) | magnitude_mask;
         return round_to_format(v, 0, f, mode, true);
     }
     const u32 code = round_to_format(v, 0, f, mode, flags & kSat);
