@@ -24,6 +24,7 @@
 // clocks of latency, four barriers. 58 KiB of shared memory and a quarter byte per key of a slice, two CTAs an SM.
 #include "kernel/live.h"
 #include "kernel/topk_layout.h"
+#include "kernel/topk_row.cuh"
 #include "kernel/topk_select.cuh"
 #include "kernel/topk_source.cuh"
 #include "kernel/variants.h"
@@ -50,44 +51,6 @@ __device__ __forceinline__ void wait_for_scores() {}
 extern __shared__ __align__(16) uint8_t dynamic_shared[];
 
 namespace {
-
-// Thread 0 finds out what the row asks for; in shared memory it costs no registers.
-__device__ __forceinline__ void find_row(const TopkParams& p, int32_t index, SharedLayout& shared) {
-    const int32_t request = row_owner(p.view, index);
-    KeyRange keys{0, 0};
-    if (request >= 0) {
-        const RequestRows rows = request_rows(p.view, request);
-        if (index < rows.begin + rows.tokens) keys = live_keys(p.view, request, rows, index);
-    }
-    ptx::st_shared_v4_u32(ptx::cvta_to_shared(&shared.row),
-                          {static_cast<uint32_t>(index), static_cast<uint32_t>(request),
-                           static_cast<uint32_t>(keys.begin), static_cast<uint32_t>(keys.end)});
-}
-
-__device__ __forceinline__ RowKeys load_row(SharedLayout& shared) {
-    const ptx::U32x4 row = ptx::ld_shared_v4_u32(ptx::cvta_to_shared(&shared.row));
-    return {static_cast<int32_t>(row.x), static_cast<int32_t>(row.y),
-            {static_cast<int32_t>(row.z), static_cast<int32_t>(row.w)}};
-}
-
-// The score of the first key that a row sees.
-template <class Score>
-__device__ __forceinline__ const uint8_t* row_scores(const TopkParams& p, const RowKeys& row) {
-    const int64_t column = p.relative != 0 ? 0 : row.keys.begin;
-    return static_cast<const uint8_t*>(p.scores) + (row.row * p.score_stride + column) * Score::kBytes;
-}
-
-// What is left to choose once the forced keys are: k of the row's `keys` keys from `begin` on. k = 0: nothing.
-struct Choice {
-    int32_t begin, keys, k;
-    int32_t forced_last;   // taken from the end of what the row sees
-};
-__device__ __forceinline__ Choice choice_of(const TopkParams& p, int32_t n) {
-    if (n <= p.k) return {n, 0, 0, 0};
-    const int32_t first = p.forced_first < p.k ? p.forced_first : p.k;
-    const int32_t last = p.forced_last < p.k - first ? p.forced_last : p.k - first;
-    return {first, n - first - last, p.k - first - last, last};
-}
 
 // How many CTAs share the row.
 __device__ __forceinline__ int32_t slices_of(const TopkParams& p, const Choice& choice) {
@@ -123,7 +86,7 @@ template <class Score>
 __device__ __forceinline__ bool leave_list(const TopkParams& p, const Source<Score>& source, const Choice& choice,
                                            int32_t slices, ptx::SharedAddr list, const Thread& self,
                                            SharedLayout& shared) {
-    const int32_t row = load_row(shared).row;
+    const int32_t row = load_row(ptx::cvta_to_shared(&shared.row)).row;
     const auto index = static_cast<int32_t>(ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.slice)));
     const int32_t begin = index * slice_keys(choice.keys, slices);
     uint8_t* keys = row_lists(p, row) + int64_t{index} * choice.k * Score::kBytes;
@@ -147,19 +110,6 @@ __device__ __forceinline__ bool leave_list(const TopkParams& p, const Source<Sco
 }
 
 // ---- output
-
-// A key of the row's request as a slot of the pool.
-__device__ __forceinline__ int32_t physical_slot(const TopkParams& p, const RowKeys& row, int32_t key) {
-    const auto page = static_cast<int32_t>(static_cast<uint32_t>(key) / static_cast<uint32_t>(p.page_size));
-    const int32_t id = ptx::ld_global_s32(p.block_table + row.request * p.block_table_stride + page);
-    return id * p.page_size + key - page * p.page_size;
-}
-
-// What is added to a position of the row to get the consumer's index (a key of the request for kPhysical).
-__device__ __forceinline__ int32_t index_offset(const TopkParams& p, const RowKeys& row) {
-    if (p.index_kind == IndexKind::kRelative) return 0;
-    return row.keys.begin + (p.index_kind == IndexKind::kOffset ? ptx::ld_global_s32(p.offsets + row.row) : 0);
-}
 
 template <class Score>
 __device__ __forceinline__ void write_row(const TopkParams& p, const RowKeys& row, int32_t count, ptx::SharedAddr list,
@@ -224,12 +174,12 @@ __device__ __forceinline__ void select(const TopkParams& p) {
     wait_for_scores();
     if (self.index == 0) {
         const auto row = static_cast<int32_t>(ptx::ctaid_x() / static_cast<uint32_t>(p.slices));
-        find_row(p, p.view.first_row + row, shared);
+        find_row(p, p.view.first_row + row, ptx::cvta_to_shared(&shared.row));
         ptx::st_shared_u32(ptx::cvta_to_shared(&shared.slice), static_cast<uint32_t>(slice_index(p)));
     }
     clear(ptx::cvta_to_shared(shared.histogram), kBins, self);
     ptx::bar_sync();
-    const Choice choice = choice_of(p, load_row(shared).keys.size());
+    const Choice choice = choice_of(p, load_row(ptx::cvta_to_shared(&shared.row)).keys.size());
     if (slice_index(p) >= slices_of(p, choice)) return;
     // The chosen positions, ascending: forced, chosen, forced.
     const ptx::SharedAddr list = ptx::cvta_to_shared(shared.list);
@@ -237,7 +187,7 @@ __device__ __forceinline__ void select(const TopkParams& p) {
     if (choice.k > 0) {
         const ptx::SharedAddr map = ptx::cvta_to_shared(dynamic_shared) + sizeof(SharedLayout);
         Maps maps{map, map + p.map_words * 4, 0, 0};
-        Source<Score> source = slice_of<Score>(p, load_row(shared), choice, slices_of(p, choice));
+        Source<Score> source = slice_of<Score>(p, load_row(ptx::cvta_to_shared(&shared.row)), choice, slices_of(p, choice));
 #pragma unroll 1
         for (;;) {
             const int32_t ties = select_keys(source, choice.k, maps, self, shared);
@@ -245,10 +195,10 @@ __device__ __forceinline__ void select(const TopkParams& p) {
             list_positions(maps, ties, chosen, slices == 1 ? choice.begin : 0, self, shared);
             if (slices == 1 || source.lists) break;
             if (!leave_list(p, source, choice, slices, chosen, self, shared)) return;
-            source = {row_lists(p, load_row(shared).row), slices * choice.k, true};
+            source = {row_lists(p, load_row(ptx::cvta_to_shared(&shared.row)).row), slices * choice.k, true};
         }
         if (source.lists) {
-            const uint8_t* positions = row_positions(p, load_row(shared).row);
+            const uint8_t* positions = row_positions(p, load_row(ptx::cvta_to_shared(&shared.row)).row);
 #pragma unroll 1
             for (int32_t i = static_cast<int32_t>(self.index); i < choice.k; i += kThreads) {
                 const uint32_t entry = ptx::ld_shared_u32(chosen + i * 4);
@@ -257,7 +207,7 @@ __device__ __forceinline__ void select(const TopkParams& p) {
             }
         }
     }
-    const RowKeys row = load_row(shared);   // and choice_of() anew: cheaper than registers until here
+    const RowKeys row = load_row(ptx::cvta_to_shared(&shared.row));   // and choice_of() anew: cheaper than registers until here
     const Choice done = choice_of(p, row.keys.size());
 #pragma unroll 1
     for (int32_t i = static_cast<int32_t>(self.index); i < done.begin; i += kThreads)

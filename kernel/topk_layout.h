@@ -86,7 +86,7 @@ struct TopkParams {
     int64_t index_stride;           // elements
     int64_t top_score_stride;       // elements
     int32_t k;
-    int32_t slices;                 // CTAs per row: grid = rows of the launch * slices
+    int32_t slices;                 // CTAs per row: grid = rows of the launch * slices; held_ctas() where keys are held
     int32_t workspace_rows;         // rows that the workspace has room for: no fewer than the launch has
     int32_t map_words;              // of each map in shared memory
     int32_t page_size;              // kPhysical
@@ -123,6 +123,61 @@ struct SharedLayout : SearchLayout {
 };
 static_assert(sizeof(SharedLayout) % 16 == 0);
 static_assert(kMaxK * 8 <= kCapacity * 4);
+
+// ---- keys held in registers (topk_held.cu)
+
+// Each of the CTAs of a row's cluster has a part of up to kCapacity keys. A row shorter than what the launch is for
+// leaves CTAs out: fewer than kMinPartKeys are not worth a CTA.
+inline constexpr int kMaxClusterCtas = 16;
+inline constexpr int32_t kMinPartKeys = 1024;
+LIDX_HOST_DEVICE constexpr int32_t part_keys(int32_t n, int32_t ctas) {
+    const auto count = static_cast<uint32_t>(ctas);
+    const auto each = static_cast<int32_t>(((static_cast<uint32_t>(n) + count - 1) / count + 31) / 32 * 32);
+    return each < kMinPartKeys ? kMinPartKeys : each;
+}
+LIDX_HOST_DEVICE constexpr int32_t parts_of(int32_t n, int32_t ctas) {
+    const auto each = static_cast<uint32_t>(part_keys(n, ctas));
+    return static_cast<int32_t>((static_cast<uint32_t>(n) + each - 1) / each);
+}
+static_assert(kCapacity % 32 == 0 && kMinPartKeys <= kCapacity);
+
+// CTAs per row of a launch, a power of two; 0: the rows are too long, or too many.
+LIDX_HOST_DEVICE constexpr int32_t held_ctas(int64_t rows, int64_t max_keys, int64_t sms) {
+    if (max_keys <= kCapacity) return 1;
+    int32_t ctas = 2;
+    while (ctas < kMaxClusterCtas && int64_t{ctas} * kCapacity < max_keys) ctas *= 2;
+    if (int64_t{ctas} * kCapacity < max_keys || rows * ctas > 2 * sms) return 0;
+    return ctas;
+}
+
+struct HeldLayout : SearchLayout {
+    RowKeys row;
+    uint32_t list[kMaxK];               // the chosen positions of the part, ascending
+    // then, where results are sorted by score: 64-bit numbers [kMaxK], in a cluster the first CTA's for all
+};
+inline constexpr uint32_t kCoarseWidth = 32;                       // bins of a coarse bin
+inline constexpr uint32_t kCoarseBins = kBins / kCoarseWidth;
+// What a CTA of a cluster counts, by round; zeros at first.
+struct ClusterCounts {
+    alignas(16) uint32_t histograms[3][kBins];
+    uint32_t sums[3][kCoarseBins + kCoarseWidth];                  // of all CTAs: coarse bins, then the bins of one
+    uint32_t before, equal_before;                                 // in the parts before this one
+    uint32_t unused[2];
+};
+static_assert(sizeof(ClusterCounts) % 16 == 0);
+struct ClusterLayout : HeldLayout {
+    ClusterCounts counts;
+    alignas(16) uint32_t coarse[3][kCoarseBins / 2];               // two of 16 bits each: a part has 8192 keys
+};
+static_assert(kCapacity <= 0xffff && kCoarseBins == 64);           // a pair a lane
+static_assert(sizeof(HeldLayout) % 16 == 0 && sizeof(ClusterLayout) % 16 == 0);
+
+LIDX_HOST_DEVICE constexpr int64_t held_shared_bytes(int32_t ctas, SortBy sort_by) {
+    return static_cast<int64_t>(ctas > 1 ? sizeof(ClusterLayout) : sizeof(HeldLayout)) +
+           (sort_by == SortBy::kScore ? kMaxK * int64_t{8} : 0);
+}
+
+// ---- keys streamed (topk.cu)
 
 LIDX_HOST_DEVICE constexpr int64_t shared_bytes(int64_t words) {
     return static_cast<int64_t>(sizeof(SharedLayout)) + 2 * words * 4;

@@ -92,12 +92,13 @@ __device__ __forceinline__ void pick_digit(uint32_t remaining, const Thread& sel
 // The threshold of the k largest among more than k keys. count_digits(prefix, mask, shift) adds every key whose bits
 // under mask are prefix into the histogram, at its 11 bits from `shift` on; all threads call it. At most three rounds,
 // fewer where up to `slack` keys more may be chosen than asked for. The histogram is all zeros before and after.
-template <class CountDigits>
+// kLastShift: that of the last digit in which keys differ.
+template <int kLastShift = -1, class CountDigits>
 __device__ __forceinline__ Threshold find_threshold(uint32_t k, uint32_t slack, const Thread& self,
                                                     SearchLayout& shared, CountDigits&& count_digits) {
     uint32_t prefix = 0, mask = 0, remaining = k;
 #pragma unroll 1
-    for (int shift = 21; shift >= -1; shift -= 11) {
+    for (int shift = 21; shift >= kLastShift; shift -= 11) {
         const uint32_t low = shift < 0 ? 0 : shift;   // 21, 10, and the last 10 bits
         count_digits(prefix, mask, low);
         ptx::bar_sync();
@@ -113,10 +114,13 @@ __device__ __forceinline__ Threshold find_threshold(uint32_t k, uint32_t slack, 
 }
 
 __device__ __forceinline__ void count_digit(uint32_t key, uint32_t prefix, uint32_t mask, uint32_t low,
-                                            SearchLayout& shared) {
+                                            ptx::SharedAddr histogram) {
     // The last digit has 10 bits of its own; the mask leaves one bin for the eleventh.
-    if ((key & mask) == prefix)
-        ptx::red_shared_add_u32(ptx::cvta_to_shared(shared.histogram) + ((key & ~mask) >> low) * 4, 1);
+    if ((key & mask) == prefix) ptx::red_shared_add_u32(histogram + ((key & ~mask) >> low) * 4, 1);
+}
+__device__ __forceinline__ void count_digit(uint32_t key, uint32_t prefix, uint32_t mask, uint32_t low,
+                                            SearchLayout& shared) {
+    count_digit(key, prefix, mask, low, ptx::cvta_to_shared(shared.histogram));
 }
 
 // Of keys in registers; those that do not exist are kNanKey, and more than k do.

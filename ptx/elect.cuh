@@ -42,6 +42,11 @@ LIDX_PTX float shfl_sync_bfly(float a, uint32_t lane_mask, uint32_t membermask) 
     asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, %3;" : "=f"(d) : "f"(a), "r"(lane_mask), "r"(membermask));
     return d;
 }
+LIDX_PTX uint32_t shfl_sync_bfly(uint32_t a, uint32_t lane_mask, uint32_t membermask) {
+    uint32_t d;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, %3;" : "=r"(d) : "r"(a), "r"(lane_mask), "r"(membermask));
+    return d;
+}
 
 // redux.sync.op.type dst, src, membermask;  .op = { .min, .max }, .type = { .s32 }      PTX ISA 7.0, sm_80 (9.7.13.12)
 LIDX_PTX int32_t redux_sync_min_s32(int32_t src, uint32_t membermask) {
