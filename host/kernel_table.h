@@ -83,25 +83,37 @@ inline constexpr CacheKernelRow kCacheKernels[] = {LIDX_CACHE_VARIANTS(LIDX_CACH
 #undef LIDX_CACHE_ROW
 inline constexpr size_t kCacheKernelCount = static_cast<size_t>(CacheKernel::kCount);
 
-// Kernels that select keys, one per score type: kernel/topk.cu, before compute capability 9.0 kernel/topk_sm80.cu.
-enum class TopkKernel : size_t { kFp32, kBf16 };
-struct TopkSource {
-    const char* source;
-    const char* symbols[2];   // by TopkKernel
+// Kernels that select keys; of each pair the first takes fp32 scores, the second bf16.
+enum class TopkKernel : size_t {
+#define LIDX_TOPK_ENUM(symbol, ...) k_##symbol,
+    LIDX_TOPK_VARIANTS(LIDX_TOPK_ENUM)
+    LIDX_TOPK_SM80_VARIANTS(LIDX_TOPK_ENUM)
+    LIDX_TOPK_HELD_VARIANTS(LIDX_TOPK_ENUM)
+#undef LIDX_TOPK_ENUM
+        kCount
 };
-#define LIDX_TOPK_SYMBOL(symbol, score) #symbol,
-inline constexpr TopkSource kTopk = {"topk", {LIDX_TOPK_VARIANTS(LIDX_TOPK_SYMBOL)}};
-inline constexpr TopkSource kTopkSm80 = {"topk_sm80", {LIDX_TOPK_SM80_VARIANTS(LIDX_TOPK_SYMBOL)}};
-#undef LIDX_TOPK_SYMBOL
-inline constexpr size_t kTopkKernelCount = 2;
+struct TopkKernelRow {
+    const char* symbol;
+    const char* source;
+    bool before_sm90;        // for compute capabilities before 9.0, all others from there on
+    bool clusters = false;   // launched in clusters of up to kMaxClusterCtas
+};
+#define LIDX_TOPK_ROW(symbol, score) {#symbol, "topk", false},
+#define LIDX_TOPK_SM80_ROW(symbol, score) {#symbol, "topk_sm80", true},
+#define LIDX_TOPK_HELD_ROW(symbol, score, cluster) {#symbol, "topk_held", false, cluster},
+inline constexpr TopkKernelRow kTopkKernels[] = {LIDX_TOPK_VARIANTS(LIDX_TOPK_ROW) LIDX_TOPK_SM80_VARIANTS(
+    LIDX_TOPK_SM80_ROW) LIDX_TOPK_HELD_VARIANTS(LIDX_TOPK_HELD_ROW)};
+#undef LIDX_TOPK_HELD_ROW
+#undef LIDX_TOPK_SM80_ROW
+#undef LIDX_TOPK_ROW
+inline constexpr size_t kTopkKernelCount = static_cast<size_t>(TopkKernel::kCount);
+constexpr bool runs_on(const TopkKernelRow& row, int compute_capability) {
+    return row.before_sm90 == (compute_capability < 90);
+}
 // Merges lists; its source has its name.
 #define LIDX_TOPK_MERGE_SYMBOL(symbol) #symbol
 inline constexpr const char* kTopkMerge = LIDX_TOPK_MERGE_VARIANTS(LIDX_TOPK_MERGE_SYMBOL);
 #undef LIDX_TOPK_MERGE_SYMBOL
-constexpr const TopkSource& topk_source(int compute_capability) {
-    return compute_capability >= 90 ? kTopk : kTopkSm80;
-}
-
 constexpr bool runs_on(const KernelRow& row, int compute_capability) {
     return compute_capability >= row.capability_min && compute_capability <= row.capability_max;
 }

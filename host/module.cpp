@@ -9,7 +9,7 @@
 // The kernel source files. kernel/meson.build makes an object of each one's fatbin.
 #define LIDX_SOURCES(X) \
     X(sm100_score)      \
-    X(sm90_wide)     \
+    X(sm90_wide)        \
     X(sm90_score)       \
     X(generic_score)    \
     X(cache_store)      \
@@ -17,6 +17,7 @@
     X(cache_query)      \
     X(topk)             \
     X(topk_sm80)        \
+    X(topk_held)        \
     X(topk_merge)
 
 extern "C" {
@@ -76,7 +77,9 @@ Kernels::Kernels(const Driver& driver, int compute_capability, int shared_bytes_
         for (size_t index = 0; index < kCacheKernelCount; ++index)
             if (cache_kernels_[index] == nullptr)
                 load(embedded_fatbin(kCacheKernels[index].source), compute_capability);
-        load(embedded_fatbin(topk_source(compute_capability).source), compute_capability);
+        for (size_t index = 0; index < kTopkKernelCount; ++index)
+            if (topk_kernels_[index] == nullptr && runs_on(kTopkKernels[index], compute_capability))
+                load(embedded_fatbin(kTopkKernels[index].source), compute_capability);
         load(embedded_fatbin(kTopkMerge), compute_capability);
     } catch (...) {
         unload();
@@ -125,16 +128,20 @@ void Kernels::load(const Fatbin& fatbin, int compute_capability) {
     if (std::strcmp(kTopkMerge, fatbin.source) == 0)
         check(driver_.cuModuleGetFunction(&topk_merge_, module, kTopkMerge),
               std::string("cuModuleGetFunction of ") + kTopkMerge);
-    const TopkSource& topk = topk_source(compute_capability);
-    if (std::strcmp(topk.source, fatbin.source) != 0) return;
     for (size_t index = 0; index < kTopkKernelCount; ++index) {
-        const std::string of_kernel = std::string(" of ") + topk.symbols[index];
-        check(driver_.cuModuleGetFunction(&topk_kernels_[index], module, topk.symbols[index]),
+        const TopkKernelRow& row = kTopkKernels[index];
+        if (std::strcmp(row.source, fatbin.source) != 0 || !runs_on(row, compute_capability)) continue;
+        const std::string of_kernel = std::string(" of ") + row.symbol;
+        check(driver_.cuModuleGetFunction(&topk_kernels_[index], module, row.symbol),
               "cuModuleGetFunction" + of_kernel);
         check(driver_.cuFuncSetAttribute(topk_kernels_[index], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                          shared_bytes_per_cta_),
               "cuFuncSetAttribute MAX_DYNAMIC_SHARED_SIZE_BYTES = " + std::to_string(shared_bytes_per_cta_) +
                   of_kernel);
+        if (row.clusters)
+            check(driver_.cuFuncSetAttribute(topk_kernels_[index],
+                                             CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+                  "cuFuncSetAttribute NON_PORTABLE_CLUSTER_SIZE_ALLOWED" + of_kernel);
     }
 }
 

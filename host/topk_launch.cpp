@@ -44,6 +44,23 @@ RowView topk_view(const lidx_topk_desc& desc) {
                      relative ? std::min<int64_t>(desc.score_stride, kMaxKeys) : kMaxKeys);
 }
 
+CUlaunchAttribute cluster_attribute(int32_t ctas) {
+    CUlaunchAttribute cluster = {};
+    cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    cluster.value.clusterDim.x = static_cast<unsigned>(ctas);
+    cluster.value.clusterDim.y = cluster.value.clusterDim.z = 1;
+    return cluster;
+}
+
+TopkKernel kernel_of(int compute_capability, const TopkPlan& plan) {
+    const bool bf16 = plan.params.score_type == FloatType::kBf16;
+    if (plan.held && plan.params.slices > 1)
+        return bf16 ? TopkKernel::k_topk_cluster_bf16 : TopkKernel::k_topk_cluster_fp32;
+    if (plan.held) return bf16 ? TopkKernel::k_topk_held_bf16 : TopkKernel::k_topk_held_fp32;
+    if (compute_capability < 90) return bf16 ? TopkKernel::k_topk_sm80_bf16 : TopkKernel::k_topk_sm80_fp32;
+    return bf16 ? TopkKernel::k_topk_bf16 : TopkKernel::k_topk_fp32;
+}
+
 }  // namespace
 
 void check_topk_desc(const lidx_topk_desc& desc) {
@@ -80,8 +97,14 @@ TopkPlan plan_topk(const lidx_topk_desc& desc, const DeviceLimits& device, const
     params.top_score_stride = output_stride(desc.top_score_stride, desc.k);
     params.k = desc.k;
     params.workspace_rows = static_cast<int32_t>(std::min<int64_t>(desc.max_rows, window_rows));
-    params.slices = topk::slices_per_row(params.workspace_rows, view.window_limit, desc.k, device.multiprocessors);
-    params.map_words = static_cast<int32_t>(topk::map_words(view.window_limit, desc.k, params.slices));
+    if (device.compute_capability >= 90)
+        params.slices = topk::held_ctas(params.workspace_rows, view.window_limit, device.multiprocessors);
+    plan.held = params.slices != 0;
+    if (!plan.held) {
+        params.slices = topk::slices_per_row(params.workspace_rows, view.window_limit, desc.k, device.multiprocessors);
+        params.map_words = static_cast<int32_t>(topk::map_words(view.window_limit, desc.k, params.slices));
+        plan.workspace_bytes = static_cast<size_t>(topk::workspace_bytes(params.workspace_rows, params.slices, desc.k));
+    }
     params.page_size = desc.page_size;
     params.forced_first = desc.forced_first;
     params.forced_last = desc.forced_last;
@@ -91,7 +114,6 @@ TopkPlan plan_topk(const lidx_topk_desc& desc, const DeviceLimits& device, const
     params.sort_by = static_cast<topk::SortBy>(desc.sort);
     plan.max_keys = desc.max_keys;
     plan.pdl = (desc.flags & LIDX_FLAG_PDL) != 0 && device.compute_capability >= 90;
-    plan.workspace_bytes = static_cast<size_t>(topk::workspace_bytes(params.workspace_rows, params.slices, desc.k));
     return plan;
 }
 
@@ -127,14 +149,15 @@ void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_t
     params.indices = args.indices;
     params.top_scores = args.top_scores;
     params.counts = args.counts;
-    params.workspace = static_cast<uint32_t*>(params.slices > 1 ? args.workspace : nullptr);
+    params.workspace = static_cast<uint32_t*>(plan.workspace_bytes != 0 ? args.workspace : nullptr);
 
     CUlaunchConfig config = {};
     config.gridDimX = static_cast<unsigned>(ctas);
     config.gridDimY = config.gridDimZ = 1;
     config.blockDimX = topk::kThreads;
     config.blockDimY = config.blockDimZ = 1;
-    config.sharedMemBytes = static_cast<unsigned>(topk::shared_bytes(params.map_words));
+    config.sharedMemBytes = static_cast<unsigned>(plan.held ? topk::held_shared_bytes(params.slices, params.sort_by)
+                                                            : topk::shared_bytes(params.map_words));
     config.hStream = stream;
     if (config.sharedMemBytes > static_cast<unsigned>(context.kernels->shared_bytes_per_cta()))
         fail(LIDX_ERR_UNSUPPORTED, equals("max_keys", plan.max_keys) + " with " + equals("k", params.k) + " needs " +
@@ -142,15 +165,13 @@ void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_t
                                        " bytes of shared memory, the device gives a CTA " +
                                        std::to_string(context.kernels->shared_bytes_per_cta()));
     const CurrentContext current(context);
-    CUlaunchAttribute overlap = overlap_attribute();
-    if (plan.pdl) {
-        config.attrs = &overlap;
-        config.numAttrs = 1;
-    }
+    CUlaunchAttribute attributes[2];
+    config.attrs = attributes;
+    if (plan.pdl) attributes[config.numAttrs++] = overlap_attribute();
+    if (plan.held && params.slices > 1) attributes[config.numAttrs++] = cluster_attribute(params.slices);
     void* kernel_params[] = {&params};
-    const TopkSource& source = topk_source(context.limits.compute_capability);
-    const TopkKernel kernel = params.score_type == FloatType::kBf16 ? TopkKernel::kBf16 : TopkKernel::kFp32;
-    launch_kernel(context, source.symbols[static_cast<size_t>(kernel)], (*context.kernels)[kernel], config,
+    const TopkKernel kernel = kernel_of(context.limits.compute_capability, plan);
+    launch_kernel(context, kTopkKernels[static_cast<size_t>(kernel)].symbol, (*context.kernels)[kernel], config,
                   kernel_params);
 }
 

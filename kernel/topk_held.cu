@@ -24,6 +24,7 @@
 #include "ptx/cluster.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/griddep.cuh"
+#include "ptx/math.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/sreg.cuh"
 
@@ -36,14 +37,15 @@ namespace {
 // Of a key that does not exist, below all others, NaN included.
 inline constexpr uint32_t kNoKey = 0;
 
-// Keys of bf16 scores differ in their upper half alone: they need two digits.
+// ordered_key() + 2, so that NaN is 1: x + 0 takes the sign off a zero and makes every NaN 0x7fffffff, which counts on
+// from +inf round to there. Keys of bf16 scores differ in their upper half alone: they need two digits.
 template <class Score>
 inline constexpr int kLastShift = Score::kBytes == 2 ? 10 : -1;
 template <class Score>
 __device__ __forceinline__ uint32_t held_key(float score) {
-    const uint32_t key = fast_key(__float_as_uint(score));
-    if (Score::kBytes == 2) return key == kNanKey ? 0x10000u : key & 0xffff0000u;
-    return key == kNanKey ? 1u : key;
+    const uint32_t bits = __float_as_uint(ptx::add_rn_f32(score, 0.0f));
+    const uint32_t key = bits ^ (static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31) | 0x80000000u);
+    return Score::kBytes == 2 ? (key & 0xffff0000u) + 0x20000u : key + 2;
 }
 
 // A CTA's keys of a row: [begin, begin + keys) of those to choose from.
@@ -74,10 +76,14 @@ __device__ __forceinline__ void load_keys(const uint8_t* base, const Part& part,
             Score::load4(first + j * kGroupKeys + 4 <= part.keys, own + int64_t{j} * kGroupKeys * Score::kBytes,
                          score[j]);
 #pragma unroll
-        for (int j = 0; j < kGroups; ++j)
+        for (int j = 0; j < kGroups; ++j) {
+#pragma unroll
+            for (int c = 0; c < 4; ++c) keys[4 * j + c] = held_key<Score>(score[j][c]);
+            if ((j + 1) * kGroupKeys <= part.keys) continue;   // all threads' groups are whole
 #pragma unroll
             for (int c = 0; c < 4; ++c)
-                keys[4 * j + c] = first + j * kGroupKeys + 4 <= part.keys ? held_key<Score>(score[j][c]) : kNoKey;
+                if (first + j * kGroupKeys + 4 > part.keys) keys[4 * j + c] = kNoKey;
+        }
         if (owns) {
 #pragma unroll
             for (int j = 0; j < kGroups; ++j)
@@ -102,11 +108,23 @@ __device__ __forceinline__ void load_keys(const uint8_t* base, const Part& part,
 
 __device__ __forceinline__ void count_keys(const uint32_t (&keys)[kKeysPerThread], int32_t groups, uint32_t prefix,
                                            uint32_t mask, uint32_t low, ptx::SharedAddr histogram) {
+    if (mask == 0) {   // no key needs a branch
+#pragma unroll
+        for (int j = 0; j < kGroups; ++j) {
+            if (j >= groups) break;
+#pragma unroll
+            for (int c = 0; c < 4; ++c) ptx::red_shared_add_u32(histogram + (keys[4 * j + c] >> 21) * 4, 1);
+        }
+        return;
+    }
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
         if (j >= groups) break;
 #pragma unroll
-        for (int c = 0; c < 4; ++c) count_digit(keys[4 * j + c], prefix, mask, low, histogram);
+        for (int c = 0; c < 4; ++c) {
+            const uint32_t rest = keys[4 * j + c] ^ prefix;
+            if (rest <= ~mask) ptx::red_shared_add_u32(histogram + (rest >> low) * 4, 1);
+        }
     }
 }
 
@@ -324,11 +342,11 @@ __device__ __forceinline__ void select(const TopkParams& p) {
             uint32_t slot = ranks.of[j];
 #pragma unroll
             for (int c = 0; c < 4; ++c) {
-                if ((chosen.bits >> (4 * j + c) & 1) == 0) continue;
+                const bool is_chosen = (chosen.bits & 1u << (4 * j + c)) != 0;
                 const uint32_t position = at + j * kGroupKeys + c;
-                if (sorted) put_number<kCluster>(list + slot * 8, keys[4 * j + c], position);
-                else ptx::st_shared_u32(list + slot * 4, position);
-                ++slot;
+                if (!sorted) ptx::st_shared_u32(is_chosen, list + slot * 4, position);
+                else if (is_chosen) put_number<kCluster>(list + slot * 8, keys[4 * j + c], position);
+                slot += is_chosen;
             }
         }
         if (!sorted) {

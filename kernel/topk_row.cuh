@@ -14,7 +14,10 @@ __device__ __forceinline__ void find_row(const TopkParams& p, int32_t index, ptx
     const int32_t request = row_owner(p.view, index);
     KeyRange keys{0, 0};
     if (request >= 0) {
-        const RequestRows rows = request_rows(p.view, request);
+        // All rows of a fixed number are the request's; where they begin may lie before the launch's first.
+        const int32_t tokens = p.view.max_tokens;
+        const RequestRows rows = p.view.row_map == RowMap::kFixed ? RequestRows{request * tokens, tokens, tokens}
+                                                                  : request_rows(p.view, request);
         if (index < rows.begin + rows.tokens) keys = live_keys(p.view, request, rows, index);
     }
     ptx::st_shared_v4_u32(to, {static_cast<uint32_t>(index), static_cast<uint32_t>(request),

@@ -114,13 +114,10 @@ __device__ __forceinline__ Threshold find_threshold(uint32_t k, uint32_t slack, 
 }
 
 __device__ __forceinline__ void count_digit(uint32_t key, uint32_t prefix, uint32_t mask, uint32_t low,
-                                            ptx::SharedAddr histogram) {
-    // The last digit has 10 bits of its own; the mask leaves one bin for the eleventh.
-    if ((key & mask) == prefix) ptx::red_shared_add_u32(histogram + ((key & ~mask) >> low) * 4, 1);
-}
-__device__ __forceinline__ void count_digit(uint32_t key, uint32_t prefix, uint32_t mask, uint32_t low,
                                             SearchLayout& shared) {
-    count_digit(key, prefix, mask, low, ptx::cvta_to_shared(shared.histogram));
+    // The last digit has 10 bits of its own; the mask leaves one bin for the eleventh.
+    if ((key & mask) == prefix)
+        ptx::red_shared_add_u32(ptx::cvta_to_shared(shared.histogram) + ((key & ~mask) >> low) * 4, 1);
 }
 
 // Of keys in registers; those that do not exist are kNanKey, and more than k do.

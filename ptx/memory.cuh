@@ -109,6 +109,13 @@ LIDX_PTX void st_relaxed_gpu_global_u32(void* a, uint32_t b) {
 LIDX_PTX void st_shared_u32(SharedAddr a, uint32_t b) {
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(a.value), "r"(b) : "memory");
 }
+// With p, @p st: without a branch.
+LIDX_PTX void st_shared_u32(bool p, SharedAddr a, uint32_t b) {
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %0, 0;\n\t@p st.shared.u32 [%1], %2;\n\t}" ::"r"(
+                     static_cast<uint32_t>(p)),
+                 "r"(a.value), "r"(b)
+                 : "memory");
+}
 LIDX_PTX void st_shared_u64(SharedAddr a, uint64_t b) {
     asm volatile("st.shared.u64 [%0], %1;" ::"r"(a.value), "l"(b) : "memory");
 }

@@ -52,13 +52,14 @@ TEST_CASE("module: every kernel source has an embedded fatbin whose header spans
 }
 
 constexpr int kCommonModules = 5;   // store, gather, query, top-k and its merge run on every device
+constexpr int kTopkMerges = 1;
 constexpr int kSharedBytes = 101376;   // what the device is said to give a CTA
 
 TEST_CASE("module: a device gets the modules it can run, and shared memory is set once") {
     const lidx::Driver driver = fake_table();
     const struct {
-        int capability, modules, functions;
-    } cases[] = {{100, 2, 17}, {103, 2, 17}, {90, 3, 8}, {80, 1, 1}, {120, 1, 1}};
+        int capability, modules, functions, topk, topk_clusters;
+    } cases[] = {{100, 3, 17, 6, 2}, {103, 3, 17, 6, 2}, {90, 4, 8, 6, 2}, {80, 1, 1, 2, 0}, {120, 2, 1, 6, 2}};
     for (const auto& row : cases) {
         CAPTURE(row.capability);
         fake_reset();
@@ -67,7 +68,7 @@ TEST_CASE("module: a device gets the modules it can run, and shared memory is se
             const lidx::Kernels kernels(driver, row.capability, kSharedBytes);
             CHECK(fake().modules_loaded == row.modules + kCommonModules);
             CHECK(fake().function_count ==
-                  row.functions + static_cast<int>(lidx::kCacheKernelCount + lidx::kTopkKernelCount) + 1);
+                  row.functions + static_cast<int>(lidx::kCacheKernelCount) + row.topk + kTopkMerges);
             const auto* merge = reinterpret_cast<const FakeFunction*>(kernels.topk_merge());
             REQUIRE(merge != nullptr);
             CHECK(std::string(merge->name) == "topk_merge");
@@ -75,8 +76,9 @@ TEST_CASE("module: a device gets the modules it can run, and shared memory is se
             for (size_t i = 0; i < lidx::kTopkKernelCount; ++i) {
                 const auto* function =
                     reinterpret_cast<const FakeFunction*>(kernels[static_cast<lidx::TopkKernel>(i)]);
-                REQUIRE(function != nullptr);
-                CHECK(std::string(function->name) == lidx::topk_source(row.capability).symbols[i]);
+                CHECK((function != nullptr) == runs_on(lidx::kTopkKernels[i], row.capability));
+                if (function == nullptr) continue;
+                CHECK(std::string(function->name) == lidx::kTopkKernels[i].symbol);
                 CHECK(function->max_dynamic_shared_bytes == kSharedBytes);
             }
             for (size_t i = 0; i < lidx::kCacheKernelCount; ++i) {
@@ -96,8 +98,8 @@ TEST_CASE("module: a device gets the modules it can run, and shared memory is se
                 CHECK(kernels[i].registers == 77);
             }
             CHECK(fake().calls_of(FakeCall::k_cuFuncSetAttribute) ==
-                  row.functions - 1 + static_cast<int>(lidx::kTopkKernelCount));  // the generic kernel needs none
-            if (row.modules == 1) CHECK(fake().images[0] == lidx::embedded_fatbin("generic_score").bytes);
+                  row.functions - 1 + row.topk + row.topk_clusters);  // the generic kernel needs none
+            if (row.functions == 1) CHECK(fake().images[0] == lidx::embedded_fatbin("generic_score").bytes);
         }
         CHECK(fake().modules_loaded == 0);
     }
@@ -150,7 +152,8 @@ TEST_CASE("module: what the driver refuses is LIDX_ERR_MODULE, and nothing stays
         {FakeCall::k_cuModuleGetFunction, 18, "cuModuleGetFunction of cache_store_pages"},
         {FakeCall::k_cuModuleGetFunction, 21,
          "fatbin of topk on compute capability 10.0: cuModuleGetFunction of topk_fp32"},
-        {FakeCall::k_cuModuleGetFunction, 23, "cuModuleGetFunction of topk_merge"},
+        {FakeCall::k_cuModuleGetFunction, 23, "cuModuleGetFunction of topk_held_fp32"},
+        {FakeCall::k_cuModuleGetFunction, 27, "cuModuleGetFunction of topk_merge"},
         {FakeCall::k_cuFuncGetAttribute, 1, "cuFuncGetAttribute NUM_REGS of sm100_score_h64_t1"},
         {FakeCall::k_cuFuncSetAttribute, 2, "cuFuncSetAttribute MAX_DYNAMIC_SHARED_SIZE_BYTES"},
     };
