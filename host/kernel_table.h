@@ -100,7 +100,7 @@ struct TopkKernelRow {
 };
 #define LIDX_TOPK_ROW(symbol, score) {#symbol, "topk", false},
 #define LIDX_TOPK_SM80_ROW(symbol, score) {#symbol, "topk_sm80", true},
-#define LIDX_TOPK_HELD_ROW(symbol, score, cluster) {#symbol, "topk_held", false, cluster},
+#define LIDX_TOPK_HELD_ROW(symbol, score, cluster, threads) {#symbol, "topk_held", false, cluster},
 inline constexpr TopkKernelRow kTopkKernels[] = {LIDX_TOPK_VARIANTS(LIDX_TOPK_ROW) LIDX_TOPK_SM80_VARIANTS(
     LIDX_TOPK_SM80_ROW) LIDX_TOPK_HELD_VARIANTS(LIDX_TOPK_HELD_ROW)};
 #undef LIDX_TOPK_HELD_ROW

@@ -52,13 +52,17 @@ CUlaunchAttribute cluster_attribute(int32_t ctas) {
     return cluster;
 }
 
+// sm_120 is left out: its clusters have never been tried.
+constexpr bool has_clusters(int compute_capability) { return compute_capability >= 90 && compute_capability < 120; }
+
 TopkKernel kernel_of(int compute_capability, const TopkPlan& plan) {
-    const bool bf16 = plan.params.score_type == FloatType::kBf16;
-    if (plan.held && plan.params.slices > 1)
-        return bf16 ? TopkKernel::k_topk_cluster_bf16 : TopkKernel::k_topk_cluster_fp32;
-    if (plan.held) return bf16 ? TopkKernel::k_topk_held_bf16 : TopkKernel::k_topk_held_fp32;
-    if (compute_capability < 90) return bf16 ? TopkKernel::k_topk_sm80_bf16 : TopkKernel::k_topk_sm80_fp32;
-    return bf16 ? TopkKernel::k_topk_bf16 : TopkKernel::k_topk_fp32;
+    TopkKernel fp32 = TopkKernel::k_topk_fp32;
+    if (plan.held_threads == topk::kWideThreads) fp32 = TopkKernel::k_topk_wide_fp32;
+    else if (plan.held_threads != 0 && plan.params.slices > 1) fp32 = TopkKernel::k_topk_cluster_fp32;
+    else if (plan.held_threads != 0) fp32 = TopkKernel::k_topk_held_fp32;
+    else if (compute_capability < 90) fp32 = TopkKernel::k_topk_sm80_fp32;
+    return static_cast<TopkKernel>(static_cast<size_t>(fp32) +
+                                   (plan.params.score_type == FloatType::kBf16 ? 1 : 0));   // each pair's second
 }
 
 }  // namespace
@@ -97,10 +101,13 @@ TopkPlan plan_topk(const lidx_topk_desc& desc, const DeviceLimits& device, const
     params.top_score_stride = output_stride(desc.top_score_stride, desc.k);
     params.k = desc.k;
     params.workspace_rows = static_cast<int32_t>(std::min<int64_t>(desc.max_rows, window_rows));
-    if (device.compute_capability >= 90)
-        params.slices = topk::held_ctas(params.workspace_rows, view.window_limit, device.multiprocessors);
-    plan.held = params.slices != 0;
-    if (!plan.held) {
+    if (device.compute_capability >= 90) {
+        const topk::HeldShape held = topk::held_shape(params.workspace_rows, view.window_limit, device.multiprocessors,
+                                                      has_clusters(device.compute_capability));
+        params.slices = held.ctas;
+        plan.held_threads = held.threads;
+    }
+    if (plan.held_threads == 0) {
         params.slices = topk::slices_per_row(params.workspace_rows, view.window_limit, desc.k, device.multiprocessors);
         params.map_words = static_cast<int32_t>(topk::map_words(view.window_limit, desc.k, params.slices));
         plan.workspace_bytes = static_cast<size_t>(topk::workspace_bytes(params.workspace_rows, params.slices, desc.k));
@@ -154,10 +161,11 @@ void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_t
     CUlaunchConfig config = {};
     config.gridDimX = static_cast<unsigned>(ctas);
     config.gridDimY = config.gridDimZ = 1;
-    config.blockDimX = topk::kThreads;
+    const bool held = plan.held_threads != 0;
+    config.blockDimX = static_cast<unsigned>(held ? plan.held_threads : topk::kThreads);
     config.blockDimY = config.blockDimZ = 1;
-    config.sharedMemBytes = static_cast<unsigned>(plan.held ? topk::held_shared_bytes(params.slices, params.sort_by)
-                                                            : topk::shared_bytes(params.map_words));
+    config.sharedMemBytes = static_cast<unsigned>(held ? topk::held_shared_bytes(params.slices, params.sort_by)
+                                                       : topk::shared_bytes(params.map_words));
     config.hStream = stream;
     if (config.sharedMemBytes > static_cast<unsigned>(context.kernels->shared_bytes_per_cta()))
         fail(LIDX_ERR_UNSUPPORTED, equals("max_keys", plan.max_keys) + " with " + equals("k", params.k) + " needs " +
@@ -168,7 +176,7 @@ void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_t
     CUlaunchAttribute attributes[2];
     config.attrs = attributes;
     if (plan.pdl) attributes[config.numAttrs++] = overlap_attribute();
-    if (plan.held && params.slices > 1) attributes[config.numAttrs++] = cluster_attribute(params.slices);
+    if (held && params.slices > 1) attributes[config.numAttrs++] = cluster_attribute(params.slices);
     void* kernel_params[] = {&params};
     const TopkKernel kernel = kernel_of(context.limits.compute_capability, plan);
     launch_kernel(context, kTopkKernels[static_cast<size_t>(kernel)].symbol, (*context.kernels)[kernel], config,

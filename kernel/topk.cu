@@ -187,7 +187,8 @@ __device__ __forceinline__ void select(const TopkParams& p) {
     if (choice.k > 0) {
         const ptx::SharedAddr map = ptx::cvta_to_shared(dynamic_shared) + sizeof(SharedLayout);
         Maps maps{map, map + p.map_words * 4, 0, 0};
-        Source<Score> source = slice_of<Score>(p, load_row(ptx::cvta_to_shared(&shared.row)), choice, slices_of(p, choice));
+        Source<Score> source =
+            slice_of<Score>(p, load_row(ptx::cvta_to_shared(&shared.row)), choice, slices_of(p, choice));
 #pragma unroll 1
         for (;;) {
             const int32_t ties = select_keys(source, choice.k, maps, self, shared);
@@ -207,7 +208,8 @@ __device__ __forceinline__ void select(const TopkParams& p) {
             }
         }
     }
-    const RowKeys row = load_row(ptx::cvta_to_shared(&shared.row));   // and choice_of() anew: cheaper than registers until here
+    // And choice_of() anew: cheaper than registers until here.
+    const RowKeys row = load_row(ptx::cvta_to_shared(&shared.row));
     const Choice done = choice_of(p, row.keys.size());
 #pragma unroll 1
     for (int32_t i = static_cast<int32_t>(self.index); i < done.begin; i += kThreads)

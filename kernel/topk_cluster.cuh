@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threshold of keys that the CTAs of a cluster hold: every CTA counts in its own shared memory and reads the counts
-// of all. Those of a round are written before its barrier and read after it; the next round has others.
+// The threshold of keys that a CTA holds, or that the CTAs of a cluster hold: every CTA counts in its own shared memory
+// and reads the counts of all. Those of a round are written before its barrier and read after it; the next round has
+// others.
 #pragma once
 #include <cstdint>
 
@@ -19,6 +20,78 @@ struct Share {
     uint32_t before, equal_before;
 };
 
+// The same bins of another CTA of the cluster, where it exists.
+template <int kOfThreads>
+__device__ __forceinline__ OwnBins<kOfThreads> peer_bins(bool exists, ptx::ClusterAddr bins) {
+    OwnBins<kOfThreads> own;
+    if constexpr (OwnBins<kOfThreads>::kOwn == 4) {
+        const ptx::U32x4 four = ptx::ld_shared_cluster_v4_u32(exists, bins);
+        own.count[0] = four.w, own.count[1] = four.z, own.count[2] = four.y, own.count[3] = four.x;
+    } else {
+        const ptx::U32x2 two = ptx::ld_shared_cluster_v2_u32(exists, bins);
+        own.count[0] = two.y, own.count[1] = two.x;
+    }
+    return own;
+}
+
+// Sums over a CTA's threads of what lies before its part; all threads, the same `wanted`.
+__device__ __forceinline__ void sum_before(bool wanted, uint32_t before, uint32_t equal, const Thread& self,
+                                           ClusterLayout& shared, Share& share) {
+    const ptx::SharedAddr totals = ptx::cvta_to_shared(&shared.counts.before);
+    if (wanted) {
+        before = ptx::redux_sync_add_u32(before, ptx::kFullMask);
+        equal = ptx::redux_sync_add_u32(equal, ptx::kFullMask);
+        if (self.lane() == 0) {
+            ptx::red_shared_add_u32(totals, before);
+            ptx::red_shared_add_u32(totals + 4, equal);
+        }
+    }
+    ptx::bar_sync();
+    ptx::ld_shared_v2_u32(share.before, share.equal_before, totals);
+}
+
+// As find_threshold(), for all threads of a cluster of two CTAs (or the only one that has keys): each reads the other's
+// whole histogram. count_digits counts in the histogram given, which is zeros before.
+template <int kOfThreads, int kLastShift, class CountDigits>
+__device__ __forceinline__ Share find_pair_threshold(uint32_t k, uint32_t rank, uint32_t ctas, const Thread& self,
+                                                    ClusterLayout& shared, CountDigits&& count_digits) {
+    using Bins = OwnBins<kOfThreads>;
+    uint32_t prefix = 0, mask = 0, remaining = k;
+    uint32_t before = 0, equal = 0;   // of this thread's bins in the first part: keys above the threshold, and equal
+    Share share{};
+    ptx::SharedAddr histogram = ptx::cvta_to_shared(shared.counts.histograms);
+#pragma unroll 1
+    for (int shift = 21; shift >= kLastShift; shift -= 11) {
+        const uint32_t low = shift < 0 ? 0 : shift;
+        count_digits(prefix, mask, low, histogram);
+        ptx::fence_release_shared_cta_cluster();
+        ptx::barrier_cluster_arrive_relaxed();
+        ptx::barrier_cluster_wait();
+        const ptx::SharedAddr own = histogram + Bins::lowest(self) * 4;
+        const Bins first = peer_bins<kOfThreads>(true, ptx::mapa_shared_cluster(own, 0));
+        Bins all = peer_bins<kOfThreads>(ctas > 1, ptx::mapa_shared_cluster(own, 1));
+#pragma unroll
+        for (uint32_t i = 0; i < Bins::kOwn; ++i) all.count[i] += first.count[i];
+        const Found found = pick_bin(all, remaining, self, shared);
+        remaining -= found.above;
+        prefix |= found.digit << low;
+        mask |= ~0u << low;
+        const bool whole = found.in_bin == remaining;   // all of the bin
+        equal = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < Bins::kOwn; ++i) {
+            const uint32_t bin = Bins::lowest(self) + Bins::kOwn - 1 - i;
+            if (bin > found.digit || (whole && bin == found.digit)) before += first.count[i];
+            else if (bin == found.digit) equal = first.count[i];
+        }
+        share.threshold = {whole ? prefix - 1 : prefix, whole ? 0 : static_cast<int32_t>(remaining)};
+        if (whole) break;
+        histogram = histogram + kBins * 4;
+    }
+    sum_before(rank > 0, before, equal, self, shared, share);
+    return share;
+}
+
 // Of sums of lanes, the first at the top: the lane in which the `remaining`-th lies, and the sum of those above.
 __device__ __forceinline__ uint32_t pick_lane(uint32_t sum, uint32_t remaining, uint32_t lane, uint32_t& above) {
     const uint32_t inclusive = warp_inclusive_sum(sum, lane);
@@ -28,12 +101,13 @@ __device__ __forceinline__ uint32_t pick_lane(uint32_t sum, uint32_t remaining, 
     return picked;
 }
 
-// count_digits as for find_threshold(), into the histogram given. All threads of all CTAs of the cluster; what
-// ClusterCounts has is zeros before. Warp w reads what CTA w of the cluster counted, from the top bin down.
-template <int kLastShift, class CountDigits>
+// The same for clusters of any size; what ClusterCounts has is zeros before. Warp w reads what CTA w of the cluster
+// counted, from the top bin down: sums of 32 bins first, then the 32 bins.
+template <int kOfThreads, int kLastShift, class CountDigits>
 __device__ __forceinline__ Share find_cluster_threshold(uint32_t k, uint32_t rank, uint32_t ctas, const Thread& self,
                                                         ClusterLayout& shared, CountDigits&& count_digits) {
-    static_assert(kMaxClusterCtas <= kWarps);
+    static_assert(kMaxClusterCtas <= kOfThreads / 32);
+    constexpr uint32_t kOwn = kBins / kOfThreads;
     const uint32_t lane = self.lane(), peer = self.warp();
     uint32_t prefix = 0, mask = 0, remaining = k;
     uint32_t before = 0, equal = 0;   // of this lane's bins of its CTA: keys above the threshold, and equal to it
@@ -46,15 +120,17 @@ __device__ __forceinline__ Share find_cluster_threshold(uint32_t k, uint32_t ran
         const uint32_t low = shift < 0 ? 0 : shift;
         count_digits(prefix, mask, low, histogram);
         ptx::bar_sync();
-        const ptx::U32x4 four = ptx::ld_shared_v4_u32(histogram + self.index * 16);
-        uint32_t sum = four.x + four.y + four.z + four.w;
+        OwnBins<kOfThreads> bins;
+        bins.load(histogram + self.index * kOwn * 4);
+        uint32_t sum = bins.sum();
 #pragma unroll
-        for (uint32_t step = 1; step < kCoarseWidth / 4; step *= 2)
+        for (uint32_t step = 1; step < kCoarseWidth / kOwn; step *= 2)
             sum += ptx::shfl_sync_bfly(sum, step, ptx::kFullMask);
-        sum |= ptx::shfl_sync_bfly(sum, kCoarseWidth / 4, ptx::kFullMask) << 16;
-        if (lane % (kCoarseWidth / 2) == 0)
-            ptx::st_shared_u32(coarse + self.index / (kCoarseWidth / 2) * 4, sum);
-        ptx::barrier_cluster_arrive();
+        sum |= ptx::shfl_sync_bfly(sum, kCoarseWidth / kOwn, ptx::kFullMask) << 16;
+        if (lane % (2 * kCoarseWidth / kOwn) == 0)
+            ptx::st_shared_u32(coarse + self.index / (2 * kCoarseWidth / kOwn) * 4, sum);
+        ptx::fence_release_shared_cta_cluster();
+        ptx::barrier_cluster_arrive_relaxed();
         ptx::barrier_cluster_wait();
 
         const uint32_t pair = kCoarseBins / 2 - 1 - lane;
@@ -104,18 +180,8 @@ __device__ __forceinline__ Share find_cluster_threshold(uint32_t k, uint32_t ran
         coarse = coarse + kCoarseBins / 2 * 4;
         sums = sums + (kCoarseBins + kCoarseWidth) * 4;
     }
-    const ptx::SharedAddr totals = ptx::cvta_to_shared(&shared.counts.before);
-    if (peer < rank) {
-        before = ptx::redux_sync_add_u32(before, ptx::kFullMask);
-        equal = ptx::redux_sync_add_u32(equal, ptx::kFullMask);
-        if (lane == 0) {
-            ptx::red_shared_add_u32(totals, before);
-            ptx::red_shared_add_u32(totals + 4, equal);
-        }
-    }
-    ptx::bar_sync();
     Share share{{prefix, ties}, 0, 0};
-    ptx::ld_shared_v2_u32(share.before, share.equal_before, totals);
+    sum_before(peer < rank, before, equal, self, shared, share);
     return share;
 }
 

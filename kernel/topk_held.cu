@@ -2,21 +2,22 @@
 // The k largest scores of every row whose keys all fit the registers of its CTAs, exactly; from sm_90 on. The order of
 // preference, and so the result, is that of topk.cu.
 //
-// A row is one CTA's, or a cluster's of up to 16: each CTA holds a part of up to 8192 keys in registers, 16 a thread,
-// after the only time that the scores are read. Rounds of 11, 11 and 10 bits: each CTA counts a digit of its keys in a
-// histogram, and finds the bin of the k-th key of the row by its own reads of all histograms of the cluster, coarse
-// ones (32 bins) first. The same reads give the keys above in the parts before its own, so that each CTA writes its
-// positions where they belong. Nothing else is exchanged: no workspace, no atomics on global memory, and whatever the
-// scores are, the work is the same.
+// A row is one CTA's, or a cluster's of up to 16: each CTA holds a part in registers, 16 keys a thread, after the only
+// time that the scores are read. Rounds of 11, 11 and 10 bits: each CTA counts a digit of its keys in a histogram, and
+// finds the bin of the k-th key of the row by its own reads of the others' histograms. The same reads give the keys
+// above in the parts before its own, so that each CTA writes its positions where they belong. Nothing else is
+// exchanged: no workspace, no atomics on global memory, and the scores decide only how many rounds there are.
 //
 //     scores -> registers -> histograms -> threshold, keys chosen before mine -> positions, ascending -> indices
 //
-// Budget: a part is 32 KiB (512 clocks at 64 bytes per clock of an SM); a round is a barrier of the cluster and two
-// reads of other CTAs' shared memory, about 1100 clocks, and most rows need two. Two CTAs an SM.
+// Budget: 8192 keys are 32 KiB (512 clocks at 64 bytes per clock of an SM) and about 1200 instructions a warp, half of
+// them a few for each key; with one CTA an SM that is half the time, barriers and latency the rest. A round of a
+// cluster is about 3000 clocks, 250 of them its barrier. Rows of 8192 keys need two rounds, of 131072 often three.
 #include <type_traits>
 
 #include "kernel/topk_cluster.cuh"
 #include "kernel/topk_layout.h"
+#include "kernel/topk_output.cuh"
 #include "kernel/topk_row.cuh"
 #include "kernel/topk_select.cuh"
 #include "kernel/topk_source.cuh"
@@ -36,11 +37,11 @@ namespace {
 
 // Of a key that does not exist, below all others, NaN included.
 inline constexpr uint32_t kNoKey = 0;
+inline constexpr int kGroups = kKeysPerThread / 4;
+inline constexpr int32_t kGroupKeys = 4 * 32;
 
 // ordered_key() + 2, so that NaN is 1: x + 0 takes the sign off a zero and makes every NaN 0x7fffffff, which counts on
-// from +inf round to there. Keys of bf16 scores differ in their upper half alone: they need two digits.
-template <class Score>
-inline constexpr int kLastShift = Score::kBytes == 2 ? 10 : -1;
+// from +inf round to there.
 template <class Score>
 __device__ __forceinline__ uint32_t held_key(float score) {
     const uint32_t bits = __float_as_uint(ptx::add_rn_f32(score, 0.0f));
@@ -48,23 +49,28 @@ __device__ __forceinline__ uint32_t held_key(float score) {
     return Score::kBytes == 2 ? (key & 0xffff0000u) + 0x20000u : key + 2;
 }
 
-// A CTA's keys of a row: [begin, begin + keys) of those to choose from.
+// A CTA's keys of a row: [begin, begin + keys) of those to choose from. A warp has `each` consecutive ones from
+// warp * each on, a multiple of 128 so that all warps have some; keys[4 j + c] is the warp's key 128 j + 4 lane + c.
 struct Part {
-    int32_t begin, keys;
+    int32_t begin, keys, each;
+    __device__ __forceinline__ int32_t first(const Thread& self) const {
+        return static_cast<int32_t>(self.warp()) * each + 4 * static_cast<int32_t>(self.lane());
+    }
+    __device__ __forceinline__ int32_t groups() const { return each / kGroupKeys; }   // of a lane
 };
-inline constexpr int kGroups = kKeysPerThread / 4;
-inline constexpr int32_t kGroupKeys = 4 * kThreads;   // keys[4 j + c] is key kGroupKeys j + 4 t + c of the part
 
 template <class Score>
 __device__ __forceinline__ void load_keys(const uint8_t* base, const Part& part, const Thread& self,
                                           uint32_t (&keys)[kKeysPerThread]) {
-    const int32_t first = 4 * static_cast<int32_t>(self.index);
+    const int32_t first = part.first(self), warp_end = first - 4 * static_cast<int32_t>(self.lane()) + part.each;
+    const int32_t end = part.keys < warp_end ? part.keys : warp_end;
     const uint8_t* own = base + int64_t{first} * Score::kBytes;
+    const bool whole = warp_end <= part.keys && part.each == kGroups * kGroupKeys;   // the warp's keys all exist
     float score[kGroups][4];
     if (reinterpret_cast<uintptr_t>(base) % (4 * Score::kBytes) == 0) {
         // The group that lacks some of its four is one thread's.
         const int32_t rest = part.keys % 4, tail = part.keys - rest;
-        const bool owns = rest != 0 && tail % kGroupKeys == first;
+        const bool owns = rest != 0 && tail < end && tail >= first && (tail - first) % kGroupKeys == 0;
         uint32_t edge[3] = {};
         if (owns) {
 #pragma unroll
@@ -73,58 +79,55 @@ __device__ __forceinline__ void load_keys(const uint8_t* base, const Part& part,
         }
 #pragma unroll
         for (int j = 0; j < kGroups; ++j)
-            Score::load4(first + j * kGroupKeys + 4 <= part.keys, own + int64_t{j} * kGroupKeys * Score::kBytes,
-                         score[j]);
+            Score::load4(first + j * kGroupKeys + 4 <= end, own + int64_t{j} * kGroupKeys * Score::kBytes, score[j]);
 #pragma unroll
-        for (int j = 0; j < kGroups; ++j) {
+        for (int i = 0; i < kKeysPerThread; ++i) keys[i] = held_key<Score>(score[i / 4][i % 4]);
+        if (whole) return;
 #pragma unroll
-            for (int c = 0; c < 4; ++c) keys[4 * j + c] = held_key<Score>(score[j][c]);
-            if ((j + 1) * kGroupKeys <= part.keys) continue;   // all threads' groups are whole
+        for (int i = 0; i < kKeysPerThread; ++i)
+            if (first + i / 4 * kGroupKeys + 4 > end) keys[i] = kNoKey;
+        if (!owns) return;
 #pragma unroll
-            for (int c = 0; c < 4; ++c)
-                if (first + j * kGroupKeys + 4 > part.keys) keys[4 * j + c] = kNoKey;
-        }
-        if (owns) {
+        for (int j = 0; j < kGroups; ++j)
 #pragma unroll
-            for (int j = 0; j < kGroups; ++j)
-#pragma unroll
-                for (int c = 0; c < 3; ++c)
-                    if (tail / kGroupKeys == j && c < rest) keys[4 * j + c] = held_key<Score>(__uint_as_float(edge[c]));
-        }
+            for (int c = 0; c < 3; ++c)
+                if (tail - first == j * kGroupKeys && c < rest)
+                    keys[4 * j + c] = held_key<Score>(__uint_as_float(edge[c]));
         return;
     }
 #pragma unroll
-    for (int j = 0; j < kGroups; ++j)
+    for (int i = 0; i < kKeysPerThread; ++i) {
+        const int32_t at = i / 4 * kGroupKeys + i % 4;
+        score[i / 4][i % 4] =
+            __uint_as_float(Score::load(first + at < end, own + int64_t{at} * Score::kBytes, kNanBits));
+    }
 #pragma unroll
-        for (int c = 0; c < 4; ++c)
-            score[j][c] = __uint_as_float(Score::load(first + j * kGroupKeys + c < part.keys,
-                                                      own + int64_t{j * kGroupKeys + c} * Score::kBytes, kNanBits));
-#pragma unroll
-    for (int j = 0; j < kGroups; ++j)
-#pragma unroll
-        for (int c = 0; c < 4; ++c)
-            keys[4 * j + c] = first + j * kGroupKeys + c < part.keys ? held_key<Score>(score[j][c]) : kNoKey;
+    for (int i = 0; i < kKeysPerThread; ++i) {
+        const bool exists = first + i / 4 * kGroupKeys + i % 4 < end;
+        keys[i] = exists ? held_key<Score>(score[i / 4][i % 4]) : kNoKey;
+    }
 }
 
+template <bool kSkips>
 __device__ __forceinline__ void count_keys(const uint32_t (&keys)[kKeysPerThread], int32_t groups, uint32_t prefix,
-                                           uint32_t mask, uint32_t low, ptx::SharedAddr histogram) {
-    if (mask == 0) {   // no key needs a branch
-#pragma unroll
-        for (int j = 0; j < kGroups; ++j) {
-            if (j >= groups) break;
-#pragma unroll
-            for (int c = 0; c < 4; ++c) ptx::red_shared_add_u32(histogram + (keys[4 * j + c] >> 21) * 4, 1);
-        }
-        return;
-    }
+                                           uint32_t mask, uint32_t low, ptx::SharedAddr histogram,
+                                           ptx::SharedAddr nowhere) {
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
         if (j >= groups) break;
+        if (mask == 0) {
 #pragma unroll
-        for (int c = 0; c < 4; ++c) {
-            const uint32_t rest = keys[4 * j + c] ^ prefix;
-            if (rest <= ~mask) ptx::red_shared_add_u32(histogram + (rest >> low) * 4, 1);
+            for (int c = 0; c < 4; ++c) ptx::red_shared_add_u32(histogram + (keys[4 * j + c] >> 21) * 4, 1);
+            continue;
         }
+        // A key without a bin is counted nowhere: cheaper than a branch for each. Third rounds find few that have one.
+        uint32_t rest[4];
+#pragma unroll
+        for (int c = 0; c < 4; ++c) rest[c] = keys[4 * j + c] ^ prefix;
+        if (kSkips && min(min(rest[0], rest[1]), min(rest[2], rest[3])) > ~mask) continue;
+#pragma unroll
+        for (int c = 0; c < 4; ++c)
+            ptx::red_shared_add_u32(rest[c] <= ~mask ? histogram + (rest[c] >> low) * 4 : nowhere, 1);
     }
 }
 
@@ -135,43 +138,36 @@ struct Ranks {
     uint32_t of[kGroups];
     uint32_t all;
 };
-__device__ __forceinline__ Ranks ranks_of(uint32_t mask, const Thread& self, SearchLayout& shared, int slot) {
-    static_assert(kGroups == 4 && kWarps <= 32);
+__device__ __forceinline__ Ranks ranks_of(uint32_t mask, int warps, const Thread& self, HeldLayout& shared, int slot) {
+    static_assert(kGroups == 4);
     uint32_t bits = mask - (mask >> 1 & 0x5555u);
     bits = (bits & 0x3333u) + (bits >> 2 & 0x3333u);
-    // A byte a group: up to 4 of a thread, 128 of a warp; 16 bits hold a CTA's 2048.
+    // A byte a group: up to 4 of a lane, 128 of a warp.
     const uint32_t own = (bits & 0xfu) | (bits & 0xf0u) << 4 | (bits & 0xf00u) << 8 | (bits & 0xf000u) << 12;
     const uint32_t inclusive = warp_inclusive_sum(own, self.lane());
-    if (self.lane() == 31) ptx::st_shared_u32(ptx::cvta_to_shared(&shared.warp_total[slot][self.warp()]), inclusive);
+    const uint32_t totals = ptx::shfl_sync_idx(inclusive, 31, ptx::kFullMask);
+    const uint32_t pairs = (totals & 0x00ff00ffu) + (totals >> 8 & 0x00ff00ffu);
+    const ptx::SharedAddr of_warps = ptx::cvta_to_shared(shared.warp_total[slot]);
+    if (self.lane() == 0) ptx::st_shared_u32(of_warps + self.warp() * 4, (pairs & 0xffffu) + (pairs >> 16));
     ptx::bar_sync();
-    uint32_t even = 0, odd = 0;   // groups 0 and 2, groups 1 and 3
-    if (self.lane() < kWarps) {
-        even = ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.warp_total[slot][self.lane()]));
-        odd = even >> 8 & 0x00ff00ffu;
-        even &= 0x00ff00ffu;
-    }
-    const uint32_t all_even = ptx::redux_sync_add_u32(even, ptx::kFullMask);
-    const uint32_t all_odd = ptx::redux_sync_add_u32(odd, ptx::kFullMask);
-    if (self.lane() >= self.warp()) even = odd = 0;
-    even = ptx::redux_sync_add_u32(even, ptx::kFullMask);
-    odd = ptx::redux_sync_add_u32(odd, ptx::kFullMask);
-    const uint32_t exclusive = inclusive - own;
+    uint32_t total = 0;
+    if (static_cast<int>(self.lane()) < warps) total = ptx::ld_shared_u32(of_warps + self.lane() * 4);
     Ranks ranks;
-    ranks.of[0] = (even & 0xffffu) + (exclusive & 0xffu);
-    ranks.all = all_even & 0xffffu;
-    ranks.of[1] = ranks.all + (odd & 0xffffu) + (exclusive >> 8 & 0xffu);
-    ranks.all += all_odd & 0xffffu;
-    ranks.of[2] = ranks.all + (even >> 16) + (exclusive >> 16 & 0xffu);
-    ranks.all += all_even >> 16;
-    ranks.of[3] = ranks.all + (odd >> 16) + (exclusive >> 24);
-    ranks.all += all_odd >> 16;
+    ranks.all = ptx::redux_sync_add_u32(total, ptx::kFullMask);
+    uint32_t before = ptx::redux_sync_add_u32(self.lane() < self.warp() ? total : 0, ptx::kFullMask);
+    const uint32_t exclusive = inclusive - own;
+#pragma unroll
+    for (int j = 0; j < kGroups; ++j) {
+        ranks.of[j] = before + (exclusive >> 8 * j & 0xffu);
+        before += totals >> 8 * j & 0xffu;
+    }
     return ranks;
 }
 
 // The first `limit` of the CTA's bits.
-__device__ __forceinline__ uint32_t first_bits(uint32_t mask, uint32_t limit, const Thread& self,
-                                               SearchLayout& shared) {
-    const Ranks ranks = ranks_of(mask, self, shared, 1);
+__device__ __forceinline__ uint32_t first_bits(uint32_t mask, uint32_t limit, int warps, const Thread& self,
+                                               HeldLayout& shared) {
+    const Ranks ranks = ranks_of(mask, warps, self, shared, 1);
     uint32_t kept = 0;
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
@@ -185,95 +181,27 @@ __device__ __forceinline__ uint32_t first_bits(uint32_t mask, uint32_t limit, co
     return kept;
 }
 
-// Entry `slot` of the row's results: a position in the row, or -1.
-template <class Score>
-__device__ __forceinline__ void write_slot(const TopkParams& p, const RowKeys& row, int32_t offset, int32_t slot,
-                                           int32_t position) {
-    int32_t index = position + offset;
-    if (position < 0) index = -1;
-    else if (p.index_kind == IndexKind::kPhysical) index = physical_slot(p, row, index);
-    ptx::st_global_u32(p.indices + row.row * p.index_stride + slot, static_cast<uint32_t>(index));
-    if (!p.top_scores) return;
-    const uint8_t* score = row_scores<Score>(p, row) + int64_t{position} * Score::kBytes;
-    ptx::st_global_u32(p.top_scores + row.row * p.top_score_stride + slot,
-                       Score::load(position >= 0, score, 0xff800000u));
-}
-
-// What is in the slots that are not chosen from: forced keys, or all keys of a short row; -1 after them.
-__device__ __forceinline__ int32_t rest_position(const TopkParams& p, const RowKeys& row, const Choice& choice,
-                                                 int32_t slot) {
-    if (slot < choice.begin) return slot;
-    if (slot >= choice.count()) return -1;
-    const int32_t newest = row.keys.size() - p.forced_last;
-    return (newest > choice.begin ? newest : choice.begin) + slot - choice.begin - choice.k;
-}
-
-// numbers: ~key, then position, of the chosen; all threads of one CTA.
-template <class Score>
-__device__ __forceinline__ void write_sorted(const TopkParams& p, const RowKeys& row, const Choice& choice,
-                                             ptx::SharedAddr numbers, const Thread& self) {
-    const int32_t count = choice.count();
-#pragma unroll 1
-    for (int32_t i = static_cast<int32_t>(self.index); i < count - choice.k; i += kThreads) {
-        const int32_t slot = i < choice.begin ? i : i + choice.k;
-        const int32_t at = rest_position(p, row, choice, slot);
-        const bool forced = at < p.forced_first || at >= row.keys.size() - p.forced_last;
-        uint32_t key = kForcedKey;
-        if (!forced)
-            key = fast_key(Score::load(true, row_scores<Score>(p, row) + int64_t{at} * Score::kBytes, kNanBits));
-        ptx::st_shared_u64(numbers + slot * 8, uint64_t{~key} << 32 | static_cast<uint32_t>(at));
-    }
-    ptx::bar_sync();
-    sort_ascending(numbers, count, self);
-    const int32_t offset = count > 0 ? index_offset(p, row) : 0;
-#pragma unroll 1
-    for (int32_t slot = static_cast<int32_t>(self.index); slot < p.k; slot += kThreads) {
-        const auto at = static_cast<int32_t>(ptx::ld_shared_u64(numbers + slot * 8));
-        write_slot<Score>(p, row, offset, slot, slot < count ? at : -1);
-    }
-}
-
-// What the first CTA of a row writes alone.
-template <class Score>
-__device__ __forceinline__ void write_rest(const TopkParams& p, const RowKeys& row, const Choice& choice,
-                                           ptx::SharedAddr numbers, const Thread& self) {
-    if (p.counts && self.index == 0)
-        ptx::st_global_u32(p.counts + row.row, static_cast<uint32_t>(choice.count()));
-    if (p.sort_by == SortBy::kScore) return write_sorted<Score>(p, row, choice, numbers, self);
-    if (p.k == choice.k) return;
-    const int32_t offset = choice.count() > 0 ? index_offset(p, row) : 0;
-#pragma unroll 1
-    for (int32_t i = static_cast<int32_t>(self.index); i < p.k - choice.k; i += kThreads) {
-        const int32_t slot = i < choice.begin ? i : i + choice.k;
-        write_slot<Score>(p, row, offset, slot, rest_position(p, row, choice, slot));
-    }
-}
-
-// A chosen key into the numbers of the row, which its first CTA has.
-template <bool kCluster>
-__device__ __forceinline__ void put_number(ptx::SharedAddr to, uint32_t key, uint32_t position) {
-    const uint64_t number = uint64_t{~key} << 32 | position;
-    if constexpr (kCluster) ptx::st_shared_cluster_u64(ptx::mapa_shared_cluster(to, 0), number);
-    else ptx::st_shared_u64(to, number);
-}
-
 // A thread's chosen keys, bit i: keys[i].
 struct Chosen {
     uint32_t bits;
     uint32_t before;   // chosen in the parts before this one
 };
-template <class Score, bool kCluster, class Layout>
+template <class Score, bool kCluster, int kOfThreads, class Layout>
 __device__ __forceinline__ Chosen choose(const uint32_t (&keys)[kKeysPerThread], const Part& part, int32_t row_keys,
                                          int32_t k, int32_t ctas, uint32_t rank, const Thread& self, Layout& shared) {
-    const int32_t groups = (part.keys + kGroupKeys - 1) / kGroupKeys;
+    const ptx::SharedAddr nowhere = ptx::cvta_to_shared(&shared.nowhere[self.lane()]);
     const auto count = [&](uint32_t prefix, uint32_t mask, uint32_t low, ptx::SharedAddr histogram) {
-        count_keys(keys, groups, prefix, mask, low, histogram);
+        count_keys<kCluster>(keys, part.groups(), prefix, mask, low, histogram, nowhere);
     };
+    constexpr int kLastShift = Score::kBytes == 2 ? 10 : -1;   // keys of bf16 scores differ in two digits
     Share share{};
     if constexpr (kCluster) {
-        share = find_cluster_threshold<kLastShift<Score>>(k, rank, parts_of(row_keys, ctas), self, shared, count);
+        const uint32_t parts = parts_of(row_keys, ctas);
+        share = parts <= 2
+                    ? find_pair_threshold<kOfThreads, kLastShift>(k, rank, parts, self, shared, count)
+                    : find_cluster_threshold<kOfThreads, kLastShift>(k, rank, parts, self, shared, count);
     } else {
-        share.threshold = find_threshold<kLastShift<Score>>(
+        share.threshold = find_threshold<kOfThreads, kLastShift>(
             k, 0, self, shared, [&](uint32_t prefix, uint32_t mask, uint32_t low) {
                 count(prefix, mask, low, ptx::cvta_to_shared(shared.histogram));
             });
@@ -287,11 +215,11 @@ __device__ __forceinline__ Chosen choose(const uint32_t (&keys)[kKeysPerThread],
     uint32_t equal = 0;
 #pragma unroll
     for (int i = 0; i < kKeysPerThread; ++i) equal |= static_cast<uint32_t>(keys[i] == share.threshold.key) << i;
-    chosen.bits |= first_bits(equal, ties - share.equal_before, self, shared);
+    chosen.bits |= first_bits(equal, ties - share.equal_before, kOfThreads / 32, self, shared);
     return chosen;
 }
 
-template <class Score, bool kCluster>
+template <class Score, bool kCluster, int kOfThreads>
 __device__ __forceinline__ void select(const TopkParams& p) {
     using Layout = std::conditional_t<kCluster, ClusterLayout, HeldLayout>;
     auto& shared = *reinterpret_cast<Layout*>(dynamic_shared);
@@ -299,8 +227,9 @@ __device__ __forceinline__ void select(const TopkParams& p) {
     const ptx::SharedAddr numbers = ptx::cvta_to_shared(dynamic_shared) + sizeof(Layout);
     const Thread self{ptx::tid_x()};
     const uint32_t rank = kCluster ? ptx::cluster_ctarank() : 0;
-    if constexpr (kCluster) clear(ptx::cvta_to_shared(&shared.counts), sizeof(ClusterCounts) / 4, self);
-    else clear(ptx::cvta_to_shared(shared.histogram), kBins, self);
+    if constexpr (kCluster)
+        clear<kOfThreads>(ptx::cvta_to_shared(&shared.counts), sizeof(ClusterCounts) / 4, self);
+    else clear<kOfThreads>(ptx::cvta_to_shared(shared.histogram), kBins, self);
     ptx::griddepcontrol_wait();
     ptx::griddepcontrol_launch_dependents();
     if (self.index == 0) {
@@ -309,68 +238,88 @@ __device__ __forceinline__ void select(const TopkParams& p) {
     }
     ptx::bar_sync();
     const auto part_of = [&](const Choice& choice) {
-        if (!kCluster) return Part{0, choice.keys};
-        const int32_t each = part_keys(choice.keys, p.slices), begin = static_cast<int32_t>(rank) * each;
-        return Part{begin, choice.keys - begin < each ? choice.keys - begin : each};
+        Part part{0, choice.keys, 0};
+        if constexpr (kCluster) {
+            const int32_t each = part_keys(choice.keys, p.slices);
+            part.begin = static_cast<int32_t>(rank) * each;
+            part.keys = choice.keys - part.begin < each ? choice.keys - part.begin : each;
+        }
+        part.each = (part.keys + 4 * kOfThreads - 1) / (4 * kOfThreads) * kGroupKeys;
+        return part;
     };
-
-    uint32_t keys[kKeysPerThread];
-    Chosen chosen{0, 0};
-    {
-        const RowKeys row = load_row(own_row);
-        const Choice choice = choice_of(p, row.keys.size());
-        const Part part = part_of(choice);
-        if (rank != 0 && part.keys <= 0) return;   // a short row needs fewer CTAs
-        if (choice.k > 0) {
-            load_keys<Score>(row_scores<Score>(p, row) + int64_t{choice.begin + part.begin} * Score::kBytes, part, self,
-                             keys);
-            chosen = choose<Score, kCluster>(keys, part, choice.keys, choice.k, p.slices, rank, self, shared);
-        }
-    }
-    const RowKeys row = load_row(own_row);   // anew: cheaper than registers until here
-    const Choice choice = choice_of(p, row.keys.size());
-    const bool waits = kCluster && choice.k > 0;   // until no other CTA reads its histograms
-    if (waits && p.sort_by != SortBy::kScore) ptx::barrier_cluster_arrive();
+    RowKeys row = load_row(own_row);
+    Choice choice = choice_of(p, row.keys.size());
+    Part part = part_of(choice);
+    if (rank != 0 && part.keys <= 0) return;   // a short row needs fewer CTAs
     if (choice.k > 0) {
-        const Ranks ranks = ranks_of(chosen.bits, self, shared, 0);
-        const uint32_t at = choice.begin + part_of(choice).begin + 4 * self.index;
-        const uint32_t slots = choice.begin + chosen.before;   // the first of the CTA's
-        const bool sorted = p.sort_by == SortBy::kScore;
-        const ptx::SharedAddr list = sorted ? numbers + slots * 8 : ptx::cvta_to_shared(shared.list);
-#pragma unroll
-        for (int j = 0; j < kGroups; ++j) {
-            uint32_t slot = ranks.of[j];
-#pragma unroll
-            for (int c = 0; c < 4; ++c) {
-                const bool is_chosen = (chosen.bits & 1u << (4 * j + c)) != 0;
-                const uint32_t position = at + j * kGroupKeys + c;
-                if (!sorted) ptx::st_shared_u32(is_chosen, list + slot * 4, position);
-                else if (is_chosen) put_number<kCluster>(list + slot * 8, keys[4 * j + c], position);
-                slot += is_chosen;
-            }
+        uint32_t keys[kKeysPerThread];
+        load_keys<Score>(row_scores<Score>(p, row) + int64_t{choice.begin + part.begin} * Score::kBytes, part, self,
+                         keys);
+        const Chosen chosen =
+            choose<Score, kCluster, kOfThreads>(keys, part, choice.keys, choice.k, p.slices, rank, self, shared);
+        if constexpr (kOfThreads == kWideThreads) {   // anew: cheaper than registers until here
+            row = load_row(own_row);
+            choice = choice_of(p, row.keys.size());
+            part = part_of(choice);
         }
+        const bool sorted = p.sort_by == SortBy::kScore;
+        if (kCluster && !sorted) ptx::barrier_cluster_arrive_relaxed();   // the others' histograms are read
+        const Ranks ranks = ranks_of(chosen.bits, kOfThreads / 32, self, shared, 0);
+        const uint32_t at = choice.begin + part.begin + part.first(self);
+        const uint32_t slots = choice.begin + chosen.before;   // the first of the CTA's
         if (!sorted) {
+            const ptx::SharedAddr list = ptx::cvta_to_shared(shared.list);
+#pragma unroll
+            for (int j = 0; j < kGroups; ++j) {
+                uint32_t slot = slots % 4 + ranks.of[j];
+#pragma unroll
+                for (int c = 0; c < 4; ++c) {
+                    const bool is_chosen = (chosen.bits & 1u << (4 * j + c)) != 0;
+                    ptx::st_shared_u32(is_chosen, list + slot * 4, at + j * kGroupKeys + c);
+                    slot += is_chosen;
+                }
+            }
             ptx::bar_sync();
             const int32_t offset = index_offset(p, row);
+            if (p.index_kind != IndexKind::kPhysical && !p.top_scores) {
+                write_list<kOfThreads>(p, row, offset, static_cast<int32_t>(slots), static_cast<int32_t>(ranks.all),
+                                       list, self);
+            } else {
 #pragma unroll 1
-            for (uint32_t i = self.index; i < ranks.all; i += kThreads)
-                write_slot<Score>(p, row, offset, static_cast<int32_t>(slots + i),
-                                  static_cast<int32_t>(ptx::ld_shared_u32(list + i * 4)));
-        } else if (waits) {
-            ptx::barrier_cluster_arrive();
+                for (uint32_t i = self.index; i < ranks.all; i += kOfThreads)
+                    write_slot<Score>(p, row, offset, static_cast<int32_t>(slots + i),
+                                      static_cast<int32_t>(ptx::ld_shared_u32(list + (slots % 4 + i) * 4)));
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < kGroups; ++j) {
+                ptx::SharedAddr to = numbers + (slots + ranks.of[j]) * 8;
+#pragma unroll
+                for (int c = 0; c < 4; ++c) {
+                    if ((chosen.bits & 1u << (4 * j + c)) == 0) continue;
+                    const uint64_t number = uint64_t{~keys[4 * j + c]} << 32 | (at + j * kGroupKeys + c);
+                    if constexpr (kCluster) ptx::st_shared_cluster_u64(ptx::mapa_shared_cluster(to, 0), number);
+                    else ptx::st_shared_u64(to, number);
+                    to = to + 8;
+                }
+            }
+            if constexpr (kCluster) {   // the first CTA's numbers are all there
+                ptx::barrier_cluster_arrive();
+                ptx::barrier_cluster_wait();
+            }
         }
     }
-    if (waits && p.sort_by == SortBy::kScore) ptx::barrier_cluster_wait();   // all numbers are there
-    if (rank == 0) write_rest<Score>(p, row, choice, numbers, self);
-    if (waits && p.sort_by != SortBy::kScore) ptx::barrier_cluster_wait();
+    if (rank == 0) write_rest<Score, kOfThreads>(p, row, choice, numbers, self);
+    if (kCluster && choice.k > 0 && p.sort_by != SortBy::kScore) ptx::barrier_cluster_wait();
 }
 
 }  // namespace
 }  // namespace lidx::topk
 
-#define LIDX_TOPK_HELD_KERNEL(symbol, score, cluster)                            \
-    extern "C" __global__ void __launch_bounds__(lidx::topk::kThreads, 2)        \
-    symbol(const __grid_constant__ lidx::topk::TopkParams p) {                   \
-        lidx::topk::select<lidx::topk::score, cluster>(p);                       \
+// 64 registers a thread: two CTAs an SM of 512, one of 1024.
+#define LIDX_TOPK_HELD_KERNEL(symbol, score, cluster, threads)                                \
+    extern "C" __global__ void __launch_bounds__(threads, 1024 / threads)                     \
+    symbol(const __grid_constant__ lidx::topk::TopkParams p) {                                \
+        lidx::topk::select<lidx::topk::score, cluster, threads>(p);                           \
     }
 LIDX_TOPK_HELD_VARIANTS(LIDX_TOPK_HELD_KERNEL)

@@ -86,7 +86,7 @@ struct TopkParams {
     int64_t index_stride;           // elements
     int64_t top_score_stride;       // elements
     int32_t k;
-    int32_t slices;                 // CTAs per row: grid = rows of the launch * slices; held_ctas() where keys are held
+    int32_t slices;                 // CTAs per row: grid = rows of the launch * slices; held: of a cluster
     int32_t workspace_rows;         // rows that the workspace has room for: no fewer than the launch has
     int32_t map_words;              // of each map in shared memory
     int32_t page_size;              // kPhysical
@@ -108,8 +108,8 @@ static_assert(sizeof(RowKeys) == 16);
 struct SearchLayout {
     alignas(16) uint32_t histogram[kBins];
     uint32_t warp_total[2][kWarps];
-    uint32_t digit, above, in_bin;      // what pick_digit() found
-    uint32_t stored;                    // candidates (may exceed kCapacity); of a merge: chosen keys
+    alignas(16) uint32_t found[4];      // by pick_bin()
+    alignas(16) uint32_t stored;        // candidates (may exceed kCapacity); of a merge: chosen keys
 };
 struct SharedLayout : SearchLayout {
     RowKeys row;
@@ -126,8 +126,11 @@ static_assert(kMaxK * 8 <= kCapacity * 4);
 
 // ---- keys held in registers (topk_held.cu)
 
-// Each of the CTAs of a row's cluster has a part of up to kCapacity keys. A row shorter than what the launch is for
-// leaves CTAs out: fewer than kMinPartKeys are not worth a CTA.
+// CTAs of kHeldThreads, two an SM, or of kWideThreads, one an SM, with kKeysPerThread each. Where a row is a cluster's,
+// each CTA has a part of it. A row shorter than what the launch is for leaves CTAs out: fewer than kMinPartKeys are not
+// worth a CTA.
+inline constexpr int kHeldThreads = 512;
+inline constexpr int kWideThreads = 1024;
 inline constexpr int kMaxClusterCtas = 16;
 inline constexpr int32_t kMinPartKeys = 1024;
 LIDX_HOST_DEVICE constexpr int32_t part_keys(int32_t n, int32_t ctas) {
@@ -139,21 +142,38 @@ LIDX_HOST_DEVICE constexpr int32_t parts_of(int32_t n, int32_t ctas) {
     const auto each = static_cast<uint32_t>(part_keys(n, ctas));
     return static_cast<int32_t>((static_cast<uint32_t>(n) + each - 1) / each);
 }
-static_assert(kCapacity % 32 == 0 && kMinPartKeys <= kCapacity);
+static_assert(kHeldThreads * kKeysPerThread % 32 == 0 && kMinPartKeys <= kHeldThreads * kKeysPerThread);
 
-// CTAs per row of a launch, a power of two; 0: the rows are too long, or too many. Two CTAs an SM, but clusters of more
-// than two leave some out: of 132 SMs, whose GPCs have 16 or 18, one H200 takes 62 of 4, 30 of 8, 14 of 16.
-LIDX_HOST_DEVICE constexpr int32_t held_ctas(int64_t rows, int64_t max_keys, int64_t sms) {
-    if (max_keys <= kCapacity) return 1;
-    int32_t ctas = 2;
-    while (ctas < kMaxClusterCtas && int64_t{ctas} * kCapacity < max_keys) ctas *= 2;
+// How the rows of a launch are held: CTAs per row, a power of two, and their threads. ctas = 0: they are not, being too
+// long or too many.
+struct HeldShape {
+    int32_t ctas, threads;
+};
+LIDX_HOST_DEVICE constexpr int32_t held_ctas(int64_t max_keys, int32_t threads) {
+    int32_t ctas = 1;
+    while (ctas < 2 * kMaxClusterCtas && int64_t{ctas} * threads * kKeysPerThread < max_keys) ctas *= 2;
+    return ctas;
+}
+// All clusters at once. Those of more than two CTAs leave SMs out: of 132, whose GPCs have 16 or 18, an H200 takes 62
+// clusters of 4 with two CTAs an SM, 30 of 8, 14 of 16.
+LIDX_HOST_DEVICE constexpr HeldShape held_shape(int64_t rows, int64_t max_keys, int64_t sms, bool clusters) {
+    const int32_t ctas = held_ctas(max_keys, kHeldThreads), wide = held_ctas(max_keys, kWideThreads);
+    if (ctas == 1) return {1, kHeldThreads};
+    if (!clusters) return {0, 0};
     const int64_t room = ctas == 2 ? 2 * sms : 2 * sms * 7 / 8;
-    return int64_t{ctas} * kCapacity < max_keys || rows * ctas > room ? 0 : ctas;
+    if (ctas <= kMaxClusterCtas && rows * ctas <= room) return {ctas, kHeldThreads};
+    const int64_t wide_room = wide <= 2 ? sms : sms * 7 / 8;
+    if (wide > 1 && wide <= kMaxClusterCtas && rows * wide <= wide_room) return {wide, kWideThreads};
+    return {0, 0};
 }
 
-struct HeldLayout : SearchLayout {
-    RowKeys row;
-    uint32_t list[kMaxK];               // the chosen positions of the part, ascending
+struct HeldLayout {
+    alignas(16) uint32_t histogram[kBins];
+    uint32_t nowhere[32];               // where keys without a bin are counted, a word a lane
+    uint32_t warp_total[2][kWideThreads / 32];
+    alignas(16) uint32_t found[4];      // by pick_bin()
+    alignas(16) RowKeys row;
+    uint32_t list[kMaxK + 4];           // the chosen positions of the part, ascending
     // then, where results are sorted by score: 64-bit numbers [kMaxK], in a cluster the first CTA's for all
 };
 inline constexpr uint32_t kCoarseWidth = 32;                       // bins of a coarse bin
@@ -168,9 +188,9 @@ struct ClusterCounts {
 static_assert(sizeof(ClusterCounts) % 16 == 0);
 struct ClusterLayout : HeldLayout {
     ClusterCounts counts;
-    alignas(16) uint32_t coarse[3][kCoarseBins / 2];               // two of 16 bits each: a part has 8192 keys
+    alignas(16) uint32_t coarse[3][kCoarseBins / 2];               // two of 16 bits each: a part has up to 16384 keys
 };
-static_assert(kCapacity <= 0xffff && kCoarseBins == 64);           // a pair a lane
+static_assert(kWideThreads * kKeysPerThread <= 0xffff && kCoarseBins == 64);   // a pair a lane
 static_assert(sizeof(HeldLayout) % 16 == 0 && sizeof(ClusterLayout) % 16 == 0);
 
 LIDX_HOST_DEVICE constexpr int64_t held_shared_bytes(int32_t ctas, SortBy sort_by) {

@@ -11,13 +11,11 @@ namespace lidx::topk {
 
 // Thread 0 finds out what the row asks for; in shared memory it costs no registers.
 __device__ __forceinline__ void find_row(const TopkParams& p, int32_t index, ptx::SharedAddr to) {
-    const int32_t request = row_owner(p.view, index);
     KeyRange keys{0, 0};
+    const bool one_each = p.view.row_map == RowMap::kFixed && p.view.max_tokens == 1;   // without the long way
+    const int32_t request = !one_each ? row_owner(p.view, index) : index < p.view.batch ? index : -1;
     if (request >= 0) {
-        // All rows of a fixed number are the request's; where they begin may lie before the launch's first.
-        const int32_t tokens = p.view.max_tokens;
-        const RequestRows rows = p.view.row_map == RowMap::kFixed ? RequestRows{request * tokens, tokens, tokens}
-                                                                  : request_rows(p.view, request);
+        const RequestRows rows = one_each ? RequestRows{index, 1, 1} : request_rows(p.view, request);
         if (index < rows.begin + rows.tokens) keys = live_keys(p.view, request, rows, index);
     }
     ptx::st_shared_v4_u32(to, {static_cast<uint32_t>(index), static_cast<uint32_t>(request),

@@ -60,55 +60,96 @@ __device__ __forceinline__ uint32_t exclusive_sum(uint32_t value, const Thread& 
     return ptx::redux_sync_add_u32(before, ptx::kFullMask) + inclusive - value;
 }
 
+template <int kOfThreads = kThreads>
 __device__ __forceinline__ void clear(ptx::SharedAddr words, int32_t count, const Thread& self) {
 #pragma unroll 1
-    for (int32_t i = static_cast<int32_t>(self.index) * 4; i < count; i += kThreads * 4)
+    for (int32_t i = static_cast<int32_t>(self.index) * 4; i < count; i += kOfThreads * 4)
         ptx::st_shared_v4_u32(words + i * 4, {0, 0, 0, 0});
 }
 
-// The bin, counted from the top, in which the `remaining`-th largest key lies; into shared.digit, above, in_bin. All
-// threads; the histogram is complete, and all zeros afterwards.
-__device__ __forceinline__ void pick_digit(uint32_t remaining, const Thread& self, SearchLayout& shared) {
-    constexpr uint32_t kOwn = kBins / kThreads;
-    static_assert(kOwn == 4);
-    const uint32_t lowest = kBins - kOwn * (self.index + 1);
-    const ptx::SharedAddr bins = ptx::cvta_to_shared(&shared.histogram[lowest]);
-    const ptx::U32x4 counts = ptx::ld_shared_v4_u32(bins);
-    ptx::st_shared_v4_u32(bins, {0, 0, 0, 0});
-    const uint32_t own[kOwn] = {counts.w, counts.z, counts.y, counts.x};   // from the top
-    uint32_t above = exclusive_sum(own[0] + own[1] + own[2] + own[3], self, shared, 0);
-#pragma unroll
-    for (uint32_t i = 0; i < kOwn; ++i) {
-        if (above < remaining && remaining <= above + own[i]) {
-            ptx::st_shared_u32(ptx::cvta_to_shared(&shared.digit), lowest + kOwn - 1 - i);
-            ptx::st_shared_u32(ptx::cvta_to_shared(&shared.above), above);
-            ptx::st_shared_u32(ptx::cvta_to_shared(&shared.in_bin), own[i]);
+// A thread's bins of a histogram, from the top: thread t has the t-th from there.
+template <int kOfThreads = kThreads>
+struct OwnBins {
+    static constexpr uint32_t kOwn = kBins / kOfThreads;
+    static_assert(kOwn == 2 || kOwn == 4);
+    uint32_t count[kOwn] = {};
+    __device__ __forceinline__ static uint32_t lowest(const Thread& self) { return kBins - kOwn * (self.index + 1); }
+    __device__ __forceinline__ void load(ptx::SharedAddr bins) {
+        if constexpr (kOwn == 4) {
+            const ptx::U32x4 four = ptx::ld_shared_v4_u32(bins);
+            count[0] = four.w, count[1] = four.z, count[2] = four.y, count[3] = four.x;
+        } else {
+            ptx::ld_shared_v2_u32(count[1], count[0], bins);
         }
-        above += own[i];
+    }
+    __device__ __forceinline__ static void clear(ptx::SharedAddr bins) {
+        if constexpr (kOwn == 4) ptx::st_shared_v4_u32(bins, {0, 0, 0, 0});
+        else ptx::st_shared_v2_u32(bins, 0, 0);
+    }
+    __device__ __forceinline__ uint32_t sum() const {
+        uint32_t all = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < kOwn; ++i) all += count[i];
+        return all;
+    }
+};
+
+// The digit in which the `remaining`-th key from the top lies, the keys above it, and those in its bin; all threads,
+// with their bins. Two barriers: only the warp in whose bins it lies looks closer.
+struct Found {
+    uint32_t digit, above, in_bin;
+};
+template <int kOfThreads, class Layout>
+__device__ __forceinline__ Found pick_bin(const OwnBins<kOfThreads>& bins, uint32_t remaining, const Thread& self,
+                                          Layout& shared) {
+    constexpr uint32_t kOwn = OwnBins<kOfThreads>::kOwn;
+    const uint32_t lane = self.lane(), warp = self.warp(), sum = bins.sum();
+    const uint32_t of_warp = ptx::redux_sync_add_u32(sum, ptx::kFullMask);
+    const ptx::SharedAddr totals = ptx::cvta_to_shared(shared.warp_total[0]);
+    if (lane == 0) ptx::st_shared_u32(totals + warp * 4, of_warp);
+    ptx::bar_sync();
+    uint32_t total = 0;
+    if (lane < warp) total = ptx::ld_shared_u32(totals + lane * 4);
+    uint32_t above = ptx::redux_sync_add_u32(total, ptx::kFullMask);
+    if (above < remaining && remaining <= above + of_warp) {
+        above += warp_inclusive_sum(sum, lane) - sum;
+#pragma unroll
+        for (uint32_t i = 0; i < kOwn; ++i) {
+            if (above < remaining && remaining <= above + bins.count[i])
+                ptx::st_shared_v4_u32(ptx::cvta_to_shared(&shared.found),
+                                      {OwnBins<kOfThreads>::lowest(self) + kOwn - 1 - i, above, bins.count[i], 0});
+            above += bins.count[i];
+        }
     }
     ptx::bar_sync();
+    const ptx::U32x4 found = ptx::ld_shared_v4_u32(ptx::cvta_to_shared(&shared.found));
+    return {found.x, found.y, found.z};
 }
 
-// The threshold of the k largest among more than k keys. count_digits(prefix, mask, shift) adds every key whose bits
-// under mask are prefix into the histogram, at its 11 bits from `shift` on; all threads call it. At most three rounds,
-// fewer where up to `slack` keys more may be chosen than asked for. The histogram is all zeros before and after.
-// kLastShift: that of the last digit in which keys differ.
-template <int kLastShift = -1, class CountDigits>
-__device__ __forceinline__ Threshold find_threshold(uint32_t k, uint32_t slack, const Thread& self,
-                                                    SearchLayout& shared, CountDigits&& count_digits) {
+// The threshold of the k largest among more than k keys. count_digits(prefix, mask, low) adds every key whose bits
+// under mask are prefix into the histogram, at its 11 bits from low on, the first time with mask 0; all threads call
+// it. kLastShift: the lowest digit in which keys differ, -1 for the third. There are fewer rounds where up to `slack`
+// keys more may be chosen than asked for. The histogram is all zeros before and after.
+template <int kOfThreads = kThreads, int kLastShift = -1, class Layout, class CountDigits>
+__device__ __forceinline__ Threshold find_threshold(uint32_t k, uint32_t slack, const Thread& self, Layout& shared,
+                                                    CountDigits&& count_digits) {
+    using Bins = OwnBins<kOfThreads>;
+    const ptx::SharedAddr own = ptx::cvta_to_shared(shared.histogram) + Bins::lowest(self) * 4;
     uint32_t prefix = 0, mask = 0, remaining = k;
 #pragma unroll 1
     for (int shift = 21; shift >= kLastShift; shift -= 11) {
         const uint32_t low = shift < 0 ? 0 : shift;   // 21, 10, and the last 10 bits
         count_digits(prefix, mask, low);
         ptx::bar_sync();
-        pick_digit(remaining, self, shared);
-        const uint32_t digit = ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.digit));
-        remaining -= ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.above));
-        prefix |= digit << low;
+        Bins bins;
+        bins.load(own);
+        Bins::clear(own);
+        const Found found = pick_bin(bins, remaining, self, shared);
+        remaining -= found.above;
+        prefix |= found.digit << low;
         mask |= ~0u << low;
         // All of the bin: whatever its keys are, those below are out.
-        if (ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.in_bin)) - remaining <= slack) return {prefix - 1, 0};
+        if (found.in_bin - remaining <= slack) return {prefix - 1, 0};
     }
     return {prefix, static_cast<int32_t>(remaining)};
 }
@@ -125,6 +166,12 @@ template <int kKeys>
 __device__ __forceinline__ Threshold find_threshold(const uint32_t (&keys)[kKeys], uint32_t k, uint32_t slack,
                                                     const Thread& self, SearchLayout& shared) {
     return find_threshold(k, slack, self, shared, [&](uint32_t prefix, uint32_t mask, uint32_t low) {
+        if (mask == 0) {   // no branch for each
+#pragma unroll
+            for (int j = 0; j < kKeys; ++j)
+                ptx::red_shared_add_u32(ptx::cvta_to_shared(shared.histogram) + (keys[j] >> 21) * 4, 1);
+            return;
+        }
 #pragma unroll
         for (int j = 0; j < kKeys; ++j) count_digit(keys[j], prefix, mask, low, shared);
     });
@@ -244,17 +291,18 @@ __device__ __forceinline__ int32_t select_streamed(const Source& source, int32_t
 
 // Sorts `count` 64-bit numbers in shared memory, ascending; all threads. Bitonic, padded by all ones up to a power of
 // two, which the buffer must hold.
+template <int kOfThreads = kThreads>
 __device__ __forceinline__ void sort_ascending(ptx::SharedAddr numbers, int32_t count, const Thread& self) {
     int32_t size = 2;
     while (size < count) size *= 2;
 #pragma unroll 1
-    for (int32_t i = count + static_cast<int32_t>(self.index); i < size; i += kThreads)
+    for (int32_t i = count + static_cast<int32_t>(self.index); i < size; i += kOfThreads)
         ptx::st_shared_u64(numbers + i * 8, ~uint64_t{0});
     ptx::bar_sync();
     for (int32_t width = 2; width <= size; width *= 2) {
         for (int32_t distance = width / 2; distance > 0; distance /= 2) {
 #pragma unroll 1
-            for (int32_t i = static_cast<int32_t>(self.index); i < size / 2; i += kThreads) {
+            for (int32_t i = static_cast<int32_t>(self.index); i < size / 2; i += kOfThreads) {
                 const int32_t low = 2 * i - (i & (distance - 1)), high = low + distance;
                 const uint64_t a = ptx::ld_shared_u64(numbers + low * 8), b = ptx::ld_shared_u64(numbers + high * 8);
                 if ((a > b) == ((low & width) == 0)) {

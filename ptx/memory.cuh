@@ -99,6 +99,12 @@ LIDX_PTX void st_global_f32(void* a, float b) { asm volatile("st.global.f32 [%0]
 LIDX_PTX void st_global_u32(void* a, uint32_t b) {
     asm volatile("st.global.u32 [%0], %1;" ::"l"(a), "r"(b) : "memory");
 }
+LIDX_PTX void st_global_u32(bool p, void* a, uint32_t b) {   // @p st: without a branch
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %0, 0;\n\t@p st.global.u32 [%1], %2;\n\t}" ::"r"(
+                     static_cast<uint32_t>(p)),
+                 "l"(a), "r"(b)
+                 : "memory");
+}
 LIDX_PTX void st_global_u16(void* a, uint16_t b) {
     asm volatile("st.global.u16 [%0], %1;" ::"l"(a), "h"(b) : "memory");
 }
@@ -109,8 +115,7 @@ LIDX_PTX void st_relaxed_gpu_global_u32(void* a, uint32_t b) {
 LIDX_PTX void st_shared_u32(SharedAddr a, uint32_t b) {
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(a.value), "r"(b) : "memory");
 }
-// With p, @p st: without a branch.
-LIDX_PTX void st_shared_u32(bool p, SharedAddr a, uint32_t b) {
+LIDX_PTX void st_shared_u32(bool p, SharedAddr a, uint32_t b) {   // @p st: without a branch
     asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %0, 0;\n\t@p st.shared.u32 [%1], %2;\n\t}" ::"r"(
                      static_cast<uint32_t>(p)),
                  "r"(a.value), "r"(b)

@@ -32,7 +32,7 @@ TEST_CASE("topk: a graph replays with other scores, lengths and tables") {
     const Machine& m = machine();
     const Graphs graphs;
     constexpr int32_t kRows = 3, k = 300, kPage = 64;
-    for (const int32_t keys : {20000, 140000}) {   // the longer rows are shared out
+    for (const int32_t keys : {20000, 270000}) {   // in clusters, in slices
         const int32_t width = (keys + kPage - 1) / kPage;
         const auto draw = [&](uint64_t seed) {
             Rng rng(seed);

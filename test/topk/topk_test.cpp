@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "kernel/topk_layout.h"
 #include "test/cache/cache_fixture.h"
 #include "test/ref/bf16.h"
 #include "test/ref/sight.h"
@@ -337,10 +338,10 @@ TEST_CASE("topk: k from 1 to 4096, rows around k") {
 
 TEST_CASE("topk: long rows, shared out among CTAs") {
     for (const Kind kind : {Kind::kNormal, Kind::kTies, Kind::kMixed, Kind::kEqual, Kind::kPeriodic}) {
-        Case c = simple(1, 150001, 2048, kind, 77 + static_cast<uint64_t>(kind));
+        Case c = simple(1, 270001, 2048, kind, 77 + static_cast<uint64_t>(kind));
         run(c, 2);
     }
-    Case bf16 = simple(2, 200000, 1000, Kind::kMixed, 99);
+    Case bf16 = simple(2, 280000, 1000, Kind::kMixed, 99);
     bf16.bf16 = true;
     bf16.sort = LIDX_SORT_SCORE;
     run(bf16);
@@ -372,8 +373,122 @@ TEST_CASE("topk: every kind of row of 64K + 1 and of 1M keys, both types", "[.lo
 TEST_CASE("topk: repeated runs give the same bits") {
     for (const Kind kind : {Kind::kNormal, Kind::kTwoValues, Kind::kMixed}) {
         run(simple(3, 20000, 2048, kind, 70), 20);
-        run(simple(1, 140000, 512, kind, 71), 20);   // slices
+        run(simple(1, 40000, 512, kind, 71), 20);    // a cluster
+        run(simple(1, 270000, 512, kind, 72), 20);   // slices
     }
+}
+
+TEST_CASE("topk: every kind of row, streamed") {
+    uint64_t seed = 2500;
+    for (int kind = 0; kind < static_cast<int>(Kind::kCount); ++kind) {
+        Case c = simple(3, 20000, kind % 2 != 0 ? 512 : 2048, static_cast<Kind>(kind), ++seed);
+        c.max_keys = c.stride = 262145;   // more than a launch for these would hold
+        c.sight.lengths = {20000, 8192, 2049};
+        c.bf16 = seed % 3 == 0;
+        c.sort = seed % 4 == 0 ? LIDX_SORT_SCORE : LIDX_SORT_POSITION;
+        run(c);
+    }
+}
+
+// Rows that clusters hold: 2 CTAs from 8193 keys on, 16 up to 131072, each with a part.
+TEST_CASE("topk: rows held by clusters of every size") {
+    uint64_t seed = 3000;
+    for (const int64_t keys : {8193, 16383, 16384, 16385, 32768, 40001, 65536, 65537, 131069, 131072})
+        for (const Kind kind : {Kind::kNormal, Kind::kTies, Kind::kMixed, Kind::kEqual}) {
+            if (keys > 65536 && kind == Kind::kMixed) continue;
+            Case c = simple(1, keys, keys % 3 == 0 ? 2048 : 700, kind, ++seed);
+            c.what = "cluster";
+            c.stride = seed % 2 == 0 ? keys + 3 : (keys + 3) / 4 * 4;
+            c.bf16 = seed % 3 == 0;
+            run(c, seed % 5 == 0 ? 2 : 1);
+        }
+    run(simple(1, 131072, 4096, Kind::kNarrow, ++seed));
+}
+
+// A launch for long rows meets short ones: parts of 1024 keys, CTAs without any, rows that take all of their keys.
+TEST_CASE("topk: rows of any length in clusters") {
+    for (const int64_t keys : {20000, 131072}) {
+        Case c = simple(9, keys, 2047, Kind::kTwoValues, 3100 + static_cast<uint64_t>(keys));
+        c.sight.lengths = {keys, 0, 1, 2047, 2048, 2049, 5001, 16384, keys - 1};
+        run(c);
+        c.kind = Kind::kNormal;
+        c.k = 1000;
+        c.sight.lengths = {1001, 1024, 1025, 3072, 16385, 16383, 8192, -5, keys};
+        run(c);
+    }
+}
+
+TEST_CASE("topk: every kind of row, and every output, from clusters") {
+    uint64_t seed = 3200;
+    for (int kind = 0; kind < static_cast<int>(Kind::kCount); ++kind) {
+        Case c = simple(2, 9000 + 4000 * (kind % 3), 300, static_cast<Kind>(kind), ++seed);
+        c.bf16 = kind % 2 != 0;
+        c.sort = kind % 3 == 1 ? LIDX_SORT_SCORE : LIDX_SORT_POSITION;
+        c.index_kind = static_cast<lidx_index_kind>(kind % 4);
+        c.page_size = 48;
+        if (kind % 4 == 3) c.forced_first = 7, c.forced_last = 100;
+        if (kind % 5 == 0) {
+            c.sight.keys = lidx::ref::SightKeys::kWindow;
+            c.sight.lengths.clear();
+            c.sight.begins = {1, 203};
+            c.sight.ends = {c.max_keys, 8500};
+            c.relative = kind % 2 == 0;
+        }
+        run(c);
+    }
+    for (const bool sorted : {false, true}) {   // forced keys in several parts, and nothing else to choose
+        Case c = simple(1, 30000, 2048, Kind::kDescending, ++seed);
+        c.sort = sorted ? LIDX_SORT_SCORE : LIDX_SORT_POSITION;
+        c.forced_first = 48;
+        c.forced_last = 2000;
+        run(c);
+        c.forced_last = 1999;
+        run(c);
+    }
+}
+
+TEST_CASE("topk: rows held by clusters of wide CTAs") {
+    uint64_t seed = 3300;
+    const struct {
+        int64_t rows, keys;   // too many rows, or keys, for the others
+    } cases[] = {{58, 20000}, {29, 40001}, {1, 131073}, {1, 262144}};
+    for (const auto& row : cases) {
+        Case c = simple(row.rows, row.keys, 2048, row.rows > 1 ? Kind::kTies : Kind::kMixed, ++seed);
+        c.what = "wide";
+        if (row.rows > 1)
+            for (int64_t i = 0; i < row.rows; ++i)   // few long ones: the emulator's time
+                c.sight.lengths[static_cast<size_t>(i)] = i % 10 == 0 ? row.keys - i : i * 40;
+        c.bf16 = seed % 2 == 0;
+        c.sort = seed % 4 == 0 ? LIDX_SORT_SCORE : LIDX_SORT_POSITION;
+        run(c);
+    }
+}
+
+TEST_CASE("topk: CTAs and parts of a row") {
+    using namespace lidx::topk;
+    const struct {
+        int64_t rows, keys;
+        int32_t ctas, threads;
+    } cases[] = {{1, 0, 1, 512},        {1, 8192, 1, 512},     {100000, 8192, 1, 512}, {1, 8193, 2, 512},
+                 {1, 16385, 4, 512},    {14, 131072, 16, 512}, {15, 131072, 0, 0},     {14, 65537, 16, 512},
+                 {1, 131073, 16, 1024}, {7, 262144, 16, 1024}, {8, 262144, 0, 0},      {1, 262145, 0, 0},
+                 {57, 32768, 4, 512},   {58, 32768, 2, 1024},  {66, 32768, 2, 1024},   {67, 32768, 0, 0},
+                 {132, 9000, 2, 512},   {133, 9000, 0, 0}};
+    for (const auto& row : cases) {
+        CAPTURE(row.rows, row.keys);
+        const HeldShape shape = held_shape(row.rows, row.keys, 132, true);
+        CHECK(shape.ctas == row.ctas);
+        CHECK(shape.threads == row.threads);
+        CHECK(held_shape(row.rows, row.keys, 132, false).ctas == (row.keys <= 8192 ? 1 : 0));
+    }
+    for (const int32_t threads : {kHeldThreads, kWideThreads})
+        for (const int32_t ctas : {2, 4, 8, 16})
+            for (int32_t n = 1; n <= ctas * threads * kKeysPerThread; n += n < 3000 ? 1 : 997) {
+                const int32_t each = part_keys(n, ctas), parts = parts_of(n, ctas);
+                if (each % 32 != 0 || each > threads * kKeysPerThread || parts > ctas || int64_t{parts} * each < n ||
+                    int64_t{parts - 1} * each >= n)
+                    FAIL(n << " keys: " << parts << " parts of " << each << ", " << ctas << " CTAs");
+            }
 }
 
 TEST_CASE("topk: who sees what decides what is selected from") {
