@@ -110,6 +110,8 @@ inline constexpr size_t kTopkKernelCount = static_cast<size_t>(TopkKernel::kCoun
 constexpr bool runs_on(const TopkKernelRow& row, int compute_capability) {
     return row.before_sm90 == (compute_capability < 90);
 }
+// sm_120 is left out: its clusters have never been tried.
+constexpr bool has_clusters(int compute_capability) { return compute_capability >= 90 && compute_capability < 120; }
 // Merges lists; its source has its name.
 #define LIDX_TOPK_MERGE_SYMBOL(symbol) #symbol
 inline constexpr const char* kTopkMerge = LIDX_TOPK_MERGE_VARIANTS(LIDX_TOPK_MERGE_SYMBOL);

@@ -138,7 +138,7 @@ void Kernels::load(const Fatbin& fatbin, int compute_capability) {
                                          shared_bytes_per_cta_),
               "cuFuncSetAttribute MAX_DYNAMIC_SHARED_SIZE_BYTES = " + std::to_string(shared_bytes_per_cta_) +
                   of_kernel);
-        if (row.clusters)
+        if (row.clusters && has_clusters(compute_capability))
             check(driver_.cuFuncSetAttribute(topk_kernels_[index],
                                              CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
                   "cuFuncSetAttribute NON_PORTABLE_CLUSTER_SIZE_ALLOWED" + of_kernel);

@@ -52,9 +52,6 @@ CUlaunchAttribute cluster_attribute(int32_t ctas) {
     return cluster;
 }
 
-// sm_120 is left out: its clusters have never been tried.
-constexpr bool has_clusters(int compute_capability) { return compute_capability >= 90 && compute_capability < 120; }
-
 TopkKernel kernel_of(int compute_capability, const TopkPlan& plan) {
     TopkKernel fp32 = TopkKernel::k_topk_fp32;
     if (plan.held_threads == topk::kWideThreads) fp32 = TopkKernel::k_topk_wide_fp32;
