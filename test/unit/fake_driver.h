@@ -46,6 +46,7 @@ struct FakeFunction {
     char name[64];
     CUmodule module;
     int max_dynamic_shared_bytes;
+    int non_portable_clusters;
 };
 
 struct FakeState {

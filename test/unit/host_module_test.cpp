@@ -79,6 +79,8 @@ TEST_CASE("module: a device gets the modules it can run, and shared memory is se
                 CHECK((function != nullptr) == runs_on(lidx::kTopkKernels[i], row.capability));
                 if (function == nullptr) continue;
                 CHECK(std::string(function->name) == lidx::kTopkKernels[i].symbol);
+                CHECK((function->non_portable_clusters == 1) ==
+                      (lidx::kTopkKernels[i].clusters && row.topk_clusters > 0));
                 CHECK(function->max_dynamic_shared_bytes == kSharedBytes);
             }
             for (size_t i = 0; i < lidx::kCacheKernelCount; ++i) {
