@@ -77,7 +77,7 @@ WAITS = [
     Kind("a tensor copy to the next 128 bytes", TENSOR_LOAD,
          r"add.u32 \2, \2, 128; \1 [\2], \3, [\4]; sub.u32 \2, \2, 128;",
          {"scores", "race-shared", "tma-load-not-waited", "wgmma-not-waited", "mma-not-waited", "swizzle-alignment",
-          "illegal-address"}, [0, 1, -1]),
+          "illegal-address", "undefined-store"}, [0, 1, -1]),
     Kind("a tensor copy signals another mbarrier", TENSOR_LOAD,
          r"add.u32 \4, \4, 8; \1 [\2], \3, [\4]; sub.u32 \4, \4, 8;", BARRIER, [0, 1, -1]),
     Kind("fence.mbarrier_init is missing", r"fence\.mbarrier_init[^;]*;", "", {"missing-proxy-fence"}),
@@ -150,10 +150,12 @@ SM100 = {
 SM90 = {
     "kernel": "sm90_score_h64",
     # 1 to 5 tokens and 0 to 450 keys a request: one, two and four token groups, many items, several rounds of the ring;
-    # rows that see different keys, then all the same, then stretches of sixteen tiles; tiles of 2, 4 and 1 boxes.
+    # rows that see different keys, then all the same, then stretches of sixteen tiles; tiles of 2, 4 and 1 boxes; a
+    # fourth group without tokens, and more tiles than stages.
     "cases": ["h64/d128/t5/b20/n450/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2107/causal",
               "h64/d128/t5/b20/n450/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2107",
-              "h64/d128/t2/b2/n6000/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5"],
+              "h64/d128/t2/b2/n6000/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5",
+              "h64/d128/t3/b2/n2500/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5/causal"],
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
     "always_all": False,
     "mutants": WAITS + [
@@ -169,7 +171,7 @@ SM90 = {
              [0]),
         Kind("wgmma.fence is missing", r"wgmma\.fence[^;]*;", "", {"missing-wgmma-fence"}, [0]),
         Kind("wgmma.commit_group is missing", r"wgmma\.commit_group[^;]*;", "",
-             {"wgmma-not-waited", "wgmma-register-in-use"}, [0]),
+             {"wgmma-not-waited", "wgmma-register-in-use", "exit-in-flight"}, [0]),
         Kind("wgmma.wait_group is missing", r"wgmma\.wait_group[^;]*;", "",
              {"wgmma-not-waited", "wgmma-register-in-use"}, [0]),
         Kind("wgmma.wait_group waits for one group less", r"wgmma\.wait_group\.sync\.aligned (\d);",
@@ -193,6 +195,10 @@ SM90 = {
         ("fence.mbarrier_init is missing", 0): "fence.proxy.async behind it makes the initialisation visible as well",
         ("fence.proxy.async is missing", 0): "fence.mbarrier_init before it makes the initialisation visible as well",
         ("k_scale's copies are not announced, their arrivals are", 4): "the last item has no tokens, so copies nothing",
+        ("a wait that acquires nothing", 26): "a fourth group where there are three reads nothing of the tile",
+        # The second of two MMAs in a row: the fence before the first was behind the last access of both accumulators.
+        **{("wgmma.fence is missing", place): "no register of its MMA was accessed since the fence before"
+           for place in (1, 17, 21)},
         ("what a row sees is not said", 2): "the last item has no tiles, so nobody asks what its rows see",
         # The compiler's rest of an unrolled loop: an item has one, two or four groups, so never three boxes of Q.
         **{(kind, place): "three boxes of Q, which no item has" for place in (6, 15)
