@@ -1077,3 +1077,44 @@ TEST_CASE("PTXEMU_PTX replaces a module that defines the same kernels", "[driver
     for (const std::string& bad : {path, std::string("/"), std::string("/dev/zero")})
         CHECK(passes_alone("alone: no module loads", {{"PTXEMU_PTX", bad}}));
 }
+
+TEST_CASE("memory pools", "[driver]") {
+    CUcontext context = nullptr;
+    REQUIRE(cuInit(0) == CUDA_SUCCESS);
+    REQUIRE(cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+    REQUIRE(cuCtxSetCurrent(context) == CUDA_SUCCESS);
+    CUmemoryPool standard = nullptr, pool = nullptr, now = nullptr;
+    CHECK(cuDeviceGetDefaultMemPool(&standard, 0) == CUDA_SUCCESS);
+    CHECK(cuDeviceGetDefaultMemPool(&standard, 7) == CUDA_ERROR_INVALID_DEVICE);
+    CUmemPoolProps properties = {};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    REQUIRE(cuMemPoolCreate(&pool, &properties) == CUDA_SUCCESS);
+    CHECK(pool != standard);
+    cuuint64_t threshold = 1 << 20, read = 1;
+    CHECK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &read) == CUDA_SUCCESS);
+    CHECK(read == 0);
+    CHECK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold) == CUDA_SUCCESS);
+    CHECK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &read) == CUDA_SUCCESS);
+    CHECK(read == threshold);
+    CHECK(cuDeviceSetMemPool(0, pool) == CUDA_SUCCESS);
+    CHECK(cuDeviceGetMemPool(&now, 0) == CUDA_SUCCESS);
+    CHECK(now == pool);
+    CUdeviceptr address = 0;
+    REQUIRE(cuMemAllocFromPoolAsync(&address, 256, pool, nullptr) == CUDA_SUCCESS);
+    uint32_t word = 0;
+    CHECK(cuMemsetD32(address, 77, 64) == CUDA_SUCCESS);
+    CHECK(cuMemcpyDtoH(&word, address + 252, 4) == CUDA_SUCCESS);
+    CHECK(word == 77);
+    CHECK(cuMemFreeAsync(address, nullptr) == CUDA_SUCCESS);
+    CHECK(cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS);
+    CHECK(cuMemPoolDestroy(pool) == CUDA_SUCCESS);
+    CHECK(cuDeviceGetMemPool(&now, 0) == CUDA_SUCCESS);
+    CHECK(now == standard);
+    if (!on_silicon) {   // undefined behaviour there
+        CHECK(cuMemPoolDestroy(standard) == CUDA_ERROR_INVALID_VALUE);
+        CHECK(cuMemAllocFromPoolAsync(&address, 256, pool, nullptr) == CUDA_ERROR_INVALID_VALUE);
+        CHECK(cuMemAllocManaged(&address, 256, CU_MEM_ATTACH_GLOBAL) == CUDA_ERROR_NOT_SUPPORTED);
+    }
+    CHECK(cuDevicePrimaryCtxRelease(0) == CUDA_SUCCESS);
+}
