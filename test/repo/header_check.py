@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""lidx.h and rival.h compile alone as C and C++; other headers compile alone as C++20; the README's example compiles and links.
+"""lidx.h and rival.h compile alone as C and C++; other headers compile alone as C++20; the README's example compiles
+and links.
 Usage: header_check.py ROOT LIBRARY CUDA_INCLUDE CC... -- CXX..."""
 import os
 import re

@@ -17,8 +17,8 @@ struct Agreement {
     double difference = 0;
     std::string problem;   // "row 3, key 17: NaN"; "": only the difference counts
 };
-// Rounding in another order gives about 1e-6, one rounding to bf16 4e-3; another formula gives about 1.
-constexpr double kLargestDifference = 0.01;
+// Additions in another order give about 1e-6, one rounding to bf16 4e-3, fp16 sums 1e-2; another formula about 1.
+constexpr double kLargestDifference = 0.03;
 
 // Rows that are looked at: all, or as many as make some millions of cells, spread evenly.
 class Judge {

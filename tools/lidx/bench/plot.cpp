@@ -59,8 +59,7 @@ class Svg {
     }
     // anchor: start, middle, end
     void text(double x, double y, const std::string& words, double size, const char* colour,
-              const char* anchor = "start", const char* weight = "400") {
-        const char* halo = std::string(colour) == "#ffffff" ? "" : kHalo;
+              const char* anchor = "start", const char* weight = "400", const char* halo = kHalo) {
         body_ += format("<text x=\"%.1f\" y=\"%.1f\" font-size=\"%.1f\" fill=\"%s\" text-anchor=\"%s\" "
                         "font-weight=\"%s\" %s>%s</text>\n",
                         x, y, size, colour, anchor, weight, halo, escape(words).c_str());
@@ -137,7 +136,7 @@ void draw_bar(Svg& svg, const WorkloadResult& result, const Row& row, const char
     if (wrong) words += " · other results";
     if (width < kWordsInside) svg.text(kBarsLeft + width + 6, middle, words, 11, wrong ? kAlarm : kInk);
     else svg.text(kBarsLeft + width - 6, middle, words, 11,
-                  wrong ? kAlarm : row.role == Role::kScorer ? kInk : "#ffffff", "end");
+                  wrong ? kAlarm : row.role == Role::kScorer ? kInk : "#ffffff", "end", "400", "");
 }
 
 }  // namespace
