@@ -48,6 +48,36 @@ SAXPY = HEADER + """
 }
 """
 
+# CTAs in pairs: each stores its word and arrives; the one that arrives last reads the other's word.
+PAIRS = HEADER + """
+.visible .entry pairs(.param .u64 words, .param .u64 arrivals, .param .u64 out) {
+    .reg .pred %p;
+    .reg .b32 %r<5>;
+    .reg .b64 %d<6>;
+    ld.param.u64 %d0, [words];
+    ld.param.u64 %d1, [arrivals];
+    ld.param.u64 %d2, [out];
+    mov.u32 %r0, %ctaid.x;
+    mul.wide.u32 %d3, %r0, 4;
+    add.u64 %d3, %d0, %d3;
+    add.u32 %r1, %r0, 7;
+    st.global.b32 [%d3], %r1;
+    shr.u32 %r2, %r0, 1;
+    mul.wide.u32 %d4, %r2, 4;
+    add.u64 %d1, %d1, %d4;
+    add.u64 %d2, %d2, %d4;
+    atom.acq_rel.gpu.global.add.u32 %r3, [%d1], 1;
+    setp.eq.u32 %p, %r3, 0;
+    @%p exit;
+    xor.b32 %r4, %r0, 1;
+    mul.wide.u32 %d5, %r4, 4;
+    add.u64 %d5, %d0, %d5;
+    ld.global.b32 %r4, [%d5];
+    st.global.b32 [%d2], %r4;
+    ret;
+}
+"""
+
 # One box of 8 rows of 32 bytes by TMA, then each thread stores 8 of its 256 bytes.
 COPY = HEADER + """
 .visible .entry copy(.param .align 64 .b8 map[128], .param .u64 out) {
@@ -396,6 +426,15 @@ class Outcomes(Command):
     def test_trace_that_cannot_be_written(self):
         self.assertIn("cannot create it", self.run_ptx(UNORDERED, "--trace", self.path("no/t.json"), code=2))
         self.assertIn("No space left", self.run_ptx(UNORDERED, "--trace", "/dev/full", code=2))
+
+    def test_what_is_released_on_one_host_thread_is_acquired_on_another(self):
+        # A check that looked before or behind the atomic itself would find a race now and then.
+        pairs = 4096
+        entries = [{"buffer": {"shape": [2 * pairs], "dtype": "u32", "fill": 0}},
+                   {"buffer": {"shape": [pairs], "dtype": "u32", "fill": 0}},
+                   {"buffer": {"shape": [pairs], "dtype": "u32", "fill": 0}}]
+        said = self.run_ptx(PAIRS, "--check", "--threads", 4, "--seeds", 4, args=entries, block=1, grid=2 * pairs)
+        self.assertNotIn("race-global", said)
 
     def test_info(self):
         done = subprocess.run([PTXEMU, "info", self.put("kernel.ptx", SAXPY)], capture_output=True, text=True)

@@ -263,7 +263,6 @@ bool exec_load(Exec& x, const Insn& in, uint32_t mask) {
     const uint32_t keep = in.aux;   // 16-bit registers: 0xffff
     const uint8_t* p[kLanes];
     for (int l = 0; l < kLanes; ++l) p[l] = mask >> l & 1 ? place<kWhere>(x, l, at[l], kBytes, false) : nullptr;
-    if (x.checker) [[unlikely]] tell_access(x, in, mask, at, kBytes, kWhere, false);
     for (int l = 0; l < kLanes; ++l) {
         if (!(mask >> l & 1)) continue;
         Raw value[kCount];
@@ -273,6 +272,8 @@ bool exec_load(Exec& x, const Insn& in, uint32_t mask) {
             else d[i][l] = static_cast<Reg>(value[i]);
         }
     }
+    // Afterwards: whoever stored the value has told of its release before.
+    if (x.checker) [[unlikely]] tell_access(x, in, mask, at, kBytes, kWhere, false);
     return true;
 }
 
@@ -599,12 +600,18 @@ uint8_t* atomic_place(Exec& x, Where where, int lane, uint64_t address, uint32_t
     }
 }
 
-void tell_atomic(Exec& x, const Insn& in, uint32_t mask, Where where, uint32_t bytes) {
+// Under the checks, what an atomic does and what they are told of it happen at once for all host threads: else it could
+// read a value and miss the release that came with it. The lock is the caller's until it is done.
+[[nodiscard]] std::unique_lock<std::mutex> tell_atomic(Exec& x, const Insn& in, uint32_t mask, Where where,
+                                                       uint32_t bytes) {
+    static std::mutex atomics;
+    std::unique_lock lock(atomics);
     uint64_t at[kLanes];
     addresses(x, in, 0, at);
     for (int l = 0; l < kLanes; ++l)
         if (mask >> l & 1) atomic_place(x, where, l, at[l], bytes);
     tell_access(x, in, mask, at, bytes, where, true);
+    return lock;
 }
 
 // imm is the address offset; aux: AtomOp | AtomType << 8 | Where << 16 | count << 24; list: destinations, then values b
@@ -620,7 +627,8 @@ bool exec_atom(Exec& x, const Insn& in, uint32_t mask) {
     const uint32_t* list = x.lists + in.list;
     bool changed = false;
     uint64_t seen = 0;
-    if (x.checker) [[unlikely]] tell_atomic(x, in, mask, where, sizeof(T) * count);
+    std::unique_lock<std::mutex> told;
+    if (x.checker) [[unlikely]] told = tell_atomic(x, in, mask, where, sizeof(T) * count);
     for (int lane = 0; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
@@ -653,7 +661,8 @@ bool exec_atom128(Exec& x, const Insn& in, uint32_t mask) {
     const auto op = static_cast<AtomOp>(in.aux & 0xff);
     const auto where = static_cast<Where>(in.aux >> 16 & 0xff);
     const uint32_t* list = x.lists + in.list;
-    if (x.checker) [[unlikely]] tell_atomic(x, in, mask, where, 16);
+    std::unique_lock<std::mutex> told;
+    if (x.checker) [[unlikely]] told = tell_atomic(x, in, mask, where, 16);
     static std::mutex mutex;   // 16-byte operations of one device exclude each other
     std::lock_guard lock(mutex);
     for (int lane = 0; lane < kLanes; ++lane) {
