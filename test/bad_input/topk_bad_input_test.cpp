@@ -55,6 +55,33 @@ TEST_CASE("topk: good input is one launch") {
     CHECK(fake().launch_count == 2);
 }
 
+TEST_CASE("topk: rows that CTAs hold are one launch without a workspace") {
+    Fixture f;
+    const struct {
+        int64_t max_keys;
+        const char* function;
+        unsigned ctas, threads, attributes;
+    } rows[] = {{8192, "topk_held_fp32", 1, 512, 1},
+                {8193, "topk_cluster_fp32", 2, 512, 2},
+                {131072, "topk_cluster_fp32", 16, 512, 2},
+                {262144, "topk_wide_fp32", 16, 1024, 2}};
+    for (const auto& row : rows) {
+        CAPTURE(row.max_keys);
+        fake().launch_count = 0;
+        Call c;
+        c.desc.flags = LIDX_FLAG_PDL;
+        c.desc.max_rows = 4;
+        c.desc.max_keys = row.max_keys;
+        c.args.workspace = nullptr;
+        REQUIRE(lidx_topk_enqueue(f.context, &c.desc, &c.args, nullptr) == LIDX_OK);
+        REQUIRE(fake().launch_count == 1);
+        CHECK(std::string(fake().launches[0].function) == row.function);
+        CHECK(fake().launches[0].config.gridDimX == 4 * row.ctas);
+        CHECK(fake().launches[0].config.blockDimX == row.threads);
+        CHECK(fake().launches[0].config.numAttrs == row.attributes);
+    }
+}
+
 TEST_CASE("topk: workspace only where rows are few and long") {
     Fixture f;
     Call c;
@@ -245,7 +272,7 @@ TEST_CASE("index: two launches a window, each of its rows") {
         // The window's first row lies where the scores begin.
         const auto scores = reinterpret_cast<uintptr_t>(fake().launches[i].params.scores);
         CHECK(scores + static_cast<uintptr_t>(row) * 4096 == 0x1000);
-        CHECK(std::string(fake().launches[i + 1].function) == "topk_fp32");
+        CHECK(std::string(fake().launches[i + 1].function) == "topk_held_fp32");
         CHECK(static_cast<int32_t>(fake().launches[i + 1].config.gridDimX) == view.end_row - row);
         CHECK(fake().launches[i + 1].config.numAttrs == 1);
         row = view.end_row;
@@ -260,7 +287,7 @@ TEST_CASE("index: decode is two launches, each of which may overlap what is befo
     REQUIRE(c.run(f) == LIDX_OK);
     REQUIRE(fake().launch_count == 2);
     CHECK(std::string(fake().launches[0].function).find("_score_") != std::string::npos);
-    CHECK(std::string(fake().launches[1].function) == "topk_fp32");
+    CHECK(std::string(fake().launches[1].function) == "topk_held_fp32");
     CHECK(fake().launches[0].config.numAttrs == 1);
     CHECK(fake().launches[1].config.numAttrs == 1);
 }
