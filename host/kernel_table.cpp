@@ -7,6 +7,7 @@
 
 #include "kernel/generic_score_layout.h"
 #include "kernel/sm100_score_layout.h"
+#include "kernel/sm90_fast_layout.h"
 #include "kernel/sm90_score_layout.h"
 #include "kernel/sm90_wide_layout.h"
 #include "kernel/variants.h"
@@ -45,13 +46,13 @@ namespace {
     },
 // sm_90a code runs on compute capability 9.0 alone (PTX ISA, .target: architecture-specific targets).
 // source_: the kernel file and the namespace of its layout.
-#define LIDX_SM90_ROW(source_, symbol_, heads_, depth_, tokens_, features_, q_box_rows_, q_head_major_, shared_,     \
-                      decode_)                                                                                       \
+#define LIDX_SM90_ROW(source_, symbol_, arithmetic_, heads_, depth_, tokens_, features_, q_box_rows_, q_head_major_, \
+                      shared_, decode_)                                                                              \
     KernelRow{                                                                                                       \
         .symbol = #symbol_,                                                                                          \
         .source = #source_,                                                                                          \
         .architectures = "sm_90a",                                                                                   \
-        .arithmetic = LIDX_ARITHMETIC_SM90,                                                                          \
+        .arithmetic = arithmetic_,                                                                                   \
         .capability_min = 90,                                                                                        \
         .capability_max = 90,                                                                                        \
         .capability_text = "9.0",                                                                                    \
@@ -73,12 +74,16 @@ namespace {
         .shared_bytes_static = 0,                                                                                    \
         .tmem_columns = 0,                                                                                           \
     },
+#define LIDX_SM90_FAST_ROW(symbol_, heads_, depth_, tokens_)                                                         \
+    LIDX_SM90_ROW(sm90_fast, symbol_, LIDX_ARITHMETIC_SM90_FAST, heads_, depth_, tokens_, kAllFeatures, 64, false,   \
+                  sizeof(sm90_fast::Tile<heads_>::Shared), sizeof(sm90_fast::Tile<heads_>::Shared))
 #define LIDX_SM90_WIDE_ROW(symbol_, heads_, depth_, tokens_)                                                         \
-    LIDX_SM90_ROW(sm90_wide, symbol_, heads_, depth_, tokens_, kAllFeatures, sm90_wide::kBlockTokens * 8, true,      \
-                  sizeof(sm90_wide::Tile<heads_>::Shared), sizeof(sm90_wide::Tile<heads_>::Shared))
+    LIDX_SM90_ROW(sm90_wide, symbol_, LIDX_ARITHMETIC_SM90, heads_, depth_, tokens_, kAllFeatures,                   \
+                  sm90_wide::kBlockTokens * 8, true, sizeof(sm90_wide::Tile<heads_>::Shared),                        \
+                  sizeof(sm90_wide::Tile<heads_>::Shared))
 #define LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, features_)                                              \
-    LIDX_SM90_ROW(sm90_score, symbol_, heads_, depth_, tokens_, features_, sm90_score::kColumns, false,              \
-                  sm90_score::kSharedBytes, sm90_score::shared_bytes(1, 1))
+    LIDX_SM90_ROW(sm90_score, symbol_, LIDX_ARITHMETIC_SM90, heads_, depth_, tokens_, features_,                     \
+                  sm90_score::kColumns, false, sm90_score::kSharedBytes, sm90_score::shared_bytes(1, 1))
 #define LIDX_SM90_SCORE_ROW(symbol_, heads_, depth_, tokens_)                                                        \
     LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, kAllFeatures)
 #define LIDX_SM90_PLAIN_ROW(symbol_, heads_, depth_, tokens_)                                                        \
@@ -111,11 +116,13 @@ namespace {
         .tmem_columns = 0,                                         \
     },
 constexpr KernelRow kRows[] = {LIDX_SM100_SCORE_VARIANTS(LIDX_SM100_SCORE_ROW)
+                                   LIDX_SM90_FAST_VARIANTS(LIDX_SM90_FAST_ROW)
                                    LIDX_SM90_WIDE_VARIANTS(LIDX_SM90_WIDE_ROW)
                                        LIDX_SM90_SCORE_VARIANTS(LIDX_SM90_SCORE_ROW)
                                        LIDX_SM90_PLAIN_VARIANTS(LIDX_SM90_PLAIN_ROW)
                                        LIDX_GENERIC_SCORE_VARIANTS(LIDX_GENERIC_SCORE_ROW)};
 #undef LIDX_SM100_SCORE_ROW
+#undef LIDX_SM90_FAST_ROW
 #undef LIDX_SM90_WIDE_ROW
 #undef LIDX_SM90_SCORE_ROW
 #undef LIDX_SM90_PLAIN_ROW
@@ -154,6 +161,7 @@ std::string kernel_summaries() {
     for (size_t i = 0; i < kKernelCount; ++i) {
         const KernelRow& row = kRows[i];
         if (i > 0 && std::strcmp(kRows[i - 1].source, row.source) == 0) continue;
+        if (row.arithmetic == LIDX_ARITHMETIC_SM90_FAST) continue;   // serves no shape that others do not
         // A support reason has 512 bytes: what holds for the source before is not said again.
         const std::string rest =
             depth_text(row) + ", " + pages_text(row) + ", compute capability " + row.capability_text;

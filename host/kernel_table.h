@@ -53,14 +53,15 @@ struct KernelRow {
     bool q_head_major;  // Q boxes are tokens of a head beside each other, else heads of a token
     int threads;
     int shared_bytes;         // dynamic
-    int shared_bytes_decode;  // dynamic, launches in which no CTA meets a second token tile
+    int shared_bytes_decode;  // dynamic, the smallest launch; equal: all launches have the same
     int shared_bytes_static;
     int tmem_columns;
 };
 
 #define LIDX_COUNT_ROW(...) +1
 inline constexpr size_t kKernelCount =
-    0 LIDX_SM100_SCORE_VARIANTS(LIDX_COUNT_ROW) LIDX_SM90_WIDE_VARIANTS(LIDX_COUNT_ROW)
+    0 LIDX_SM100_SCORE_VARIANTS(LIDX_COUNT_ROW) LIDX_SM90_FAST_VARIANTS(LIDX_COUNT_ROW)
+        LIDX_SM90_WIDE_VARIANTS(LIDX_COUNT_ROW)
         LIDX_SM90_SCORE_VARIANTS(LIDX_COUNT_ROW)
         LIDX_SM90_PLAIN_VARIANTS(LIDX_COUNT_ROW)
         LIDX_GENERIC_SCORE_VARIANTS(LIDX_COUNT_ROW);

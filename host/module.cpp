@@ -9,6 +9,7 @@
 // The kernel source files. kernel/meson.build makes an object of each one's fatbin.
 #define LIDX_SOURCES(X) \
     X(sm100_score)      \
+    X(sm90_fast)        \
     X(sm90_wide)        \
     X(sm90_score)       \
     X(generic_score)    \

@@ -22,7 +22,7 @@ namespace lidx {
 namespace {
 
 constexpr uint32_t kKnownFlags = LIDX_FLAG_CHECK | LIDX_FLAG_CAUSAL | LIDX_FLAG_FILL | LIDX_FLAG_RELATIVE_COLUMNS |
-                                 LIDX_FLAG_PDL;
+                                 LIDX_FLAG_PDL | LIDX_FLAG_FAST;
 static_assert(static_cast<int>(FloatType::kBf16) == LIDX_BF16);
 
 bool is_contiguous(const lidx_score_desc& desc) { return desc.page_size == 0; }
@@ -114,6 +114,11 @@ bool heads_fit(const KernelRow& row, int32_t heads) {
     return row.heads != 0 ? heads == row.heads : generic_score::heads_fit(heads);
 }
 
+// No request has more tokens than there are rows.
+int64_t request_tokens(const lidx_score_desc& desc) { return std::min(desc.max_tokens, desc.max_rows); }
+
+bool is_fast(const KernelRow& row) { return row.arithmetic == LIDX_ARITHMETIC_SM90_FAST; }
+
 // Why a kernel does not serve a description on a device; empty if it does.
 std::string obstacle(const KernelRow& row, const lidx_score_desc& desc, const DeviceLimits& device) {
     const std::string capability = capability_obstacle(row, device);
@@ -125,6 +130,9 @@ std::string obstacle(const KernelRow& row, const lidx_score_desc& desc, const De
     for (const Wish& wish : kWishes)
         if ((row.features & wish.feature) == 0 && wish.wanted(desc))
             return std::string("does not serve ") + wish.text;
+    // Fewer tokens leave warpgroups without work; a forced kernel takes them all the same.
+    if (is_fast(row) && desc.kernel == nullptr && request_tokens(desc) < row.tile_tokens)
+        return "needs max_tokens and max_rows of " + std::to_string(row.tile_tokens) + " or more";
     // Coordinates of a tensor map are 32-bit signed.
     if (row.operands == Operands::kTensorMaps && int64_t{desc.max_rows} * desc.heads > kMaxInt32)
         return "needs max_rows * heads up to " + std::to_string(kMaxInt32);
@@ -142,9 +150,6 @@ std::string source_obstacle(const char* source, const lidx_score_desc& desc, con
     }
     return text;
 }
-
-// No request has more tokens than there are rows.
-int64_t request_tokens(const lidx_score_desc& desc) { return std::min(desc.max_tokens, desc.max_rows); }
 
 std::string shape_text(const lidx_score_desc& desc) {
     return equals("heads", desc.heads) + ", " + equals("depth", desc.depth) + ", " +
@@ -236,6 +241,7 @@ Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device) {
     const char* source = "";
     std::string obstacles;
     for (const KernelRow& row : kernel_rows()) {
+        if (is_fast(row) && !has(desc, LIDX_FLAG_FAST)) continue;
         const bool new_source = std::strcmp(source, row.source) != 0;
         if (new_source && best != nullptr) break;
         source = row.source;
@@ -249,8 +255,11 @@ Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device) {
     if (best == nullptr)
         return {nullptr, "no kernel serves " + shape_text(desc) + " on compute capability " +
                              capability_string(device.compute_capability) + "; there are " + kernel_summaries()};
-    if (best->arithmetic != LIDX_ARITHMETIC_FP32) return {best, ""};
-    return {best, obstacles};
+    if (best->arithmetic == LIDX_ARITHMETIC_FP32) return {best, obstacles};
+    if (!has(desc, LIDX_FLAG_FAST) || is_fast(*best)) return {best, ""};
+    for (const KernelRow& row : kernel_rows())
+        if (is_fast(row)) return {best, std::string(row.source) + " " + source_obstacle(row.source, desc, device)};
+    return {best, ""};
 }
 
 namespace {
@@ -310,7 +319,7 @@ lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device, int
             desc.batch, columns_covered, launch_tokens, row.tile_keys, row.tile_tokens, multiprocessors));
         plan.grid[1] = plan.grid[2] = 1;
         plan.shared_bytes = static_cast<uint32_t>(row.shared_bytes);
-        if (!row.q_head_major)   // as many Q buffers as its blocks have groups
+        if (row.shared_bytes_decode != row.shared_bytes)   // as many Q buffers as its blocks have groups
             plan.shared_bytes = static_cast<uint32_t>(
                 sm90_score::shared_bytes(request_tokens(desc), row.tile_tokens / sm90_score::kGroups));
         return plan;

@@ -152,7 +152,8 @@ __device__ __forceinline__ void load_item(const ScoreParams& p, const Loader& lo
                                static_cast<uint32_t>(item.tokens)});
     ptx::st_shared_v4_u32(to + 16, {static_cast<uint32_t>(item.key), static_cast<uint32_t>(item.fill_begin),
                                     static_cast<uint32_t>(item.fill_end), 0});
-    if (item.tiles == 0) {
+    constexpr bool kQElsewhere = requires { T::kConsumersLoadQ; };   // sm90_fast.cu: Q comes by the consumers
+    if (kQElsewhere || item.tiles == 0) {
         ptx::mbarrier_arrive(full);
         return;
     }

@@ -24,6 +24,12 @@
     X(sm100_score_h4_t16, 4, 128, 16)  \
     X(sm100_score_h4_t8, 4, 128, 8)
 
+// X(symbol, heads, depth, tokens): query tokens per block, four or eight to each of three warpgroups. The fast mode:
+// fp16 arithmetic, chosen by LIDX_FLAG_FAST alone.
+#define LIDX_SM90_FAST_VARIANTS(X) \
+    X(sm90_fast_h64, 64, 128, 12)  \
+    X(sm90_fast_h32, 32, 128, 24)
+
 // X(symbol, heads, depth, tokens): query tokens per block, all of whose heads meet each key tile in one warpgroup.
 #define LIDX_SM90_WIDE_VARIANTS(X) X(sm90_wide_h128, 128, 128, 8)
 

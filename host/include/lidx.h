@@ -62,7 +62,9 @@ typedef struct lidx_plan lidx_plan;       /* one shape class; immutable, holds n
 typedef enum lidx_arithmetic {
     LIDX_ARITHMETIC_FP32 = 1,   /* fp32 fma in a fixed order: the generic kernel */
     LIDX_ARITHMETIC_SM90 = 2,   /* wgmma FP8: 13-bit window, results cut to 13 fraction bits */
-    LIDX_ARITHMETIC_SM100 = 3   /* tcgen05 FP8: 25-bit window, fp32 results */
+    LIDX_ARITHMETIC_SM100 = 3,  /* tcgen05 FP8: 25-bit window, fp32 results */
+    LIDX_ARITHMETIC_SM90_FAST = 4 /* wgmma FP8 with fp16 results and an fp16 head sum, with LIDX_FLAG_FAST only
+                                     (docs/kernel-sm90.md, "Fast mode") */
 } lidx_arithmetic;
 
 /* ---- context ------------------------------------------------------------------------------------------- */
@@ -137,7 +139,12 @@ enum {
     /* Programmatic dependent launch: the launch may overlap the end of the kernel before it on the stream, whose
      * results it waits for before it reads; a kernel launched after it with the same attribute may do likewise. Kernels
      * below compute capability 9.0, and generic_score, have nothing to overlap and run as without it. */
-    LIDX_FLAG_PDL = 1u << 4
+    LIDX_FLAG_PDL = 1u << 4,
+    /* The fast mode where a kernel has one: LIDX_ARITHMETIC_SM90_FAST, whose error is larger and stated, and in which
+     * nothing can overflow (docs/kernel-sm90.md). It serves compute capability 9.0, 64 and 32 heads, depth 128, pages
+     * of multiples of 16 keys, and max_tokens and max_rows of 12 (64 heads) or 24 (32 heads) or more; every other shape
+     * is computed as without the flag. lidx_supports() says which it is, and why, a plan's arithmetic names it. */
+    LIDX_FLAG_FAST = 1u << 5
 };
 
 /* Which rows of q, q_scale and scores are request b's. Rows that are no request's are never written, and of a request's

@@ -13,7 +13,7 @@ PIN(row_map, LIDX_ROWS_CU_SEQLENS == 0 && LIDX_ROWS_FIXED == 1 && LIDX_ROWS_REQU
 PIN(visibility, LIDX_SEE_REQUEST_LENGTH == 0 && LIDX_SEE_ROW_LENGTH == 1 && LIDX_SEE_WINDOW == 2);
 PIN(types, LIDX_INT32 == 0 && LIDX_INT64 == 1 && LIDX_FP32 == 0 && LIDX_BF16 == 1);
 PIN(flags, LIDX_FLAG_CHECK == 1 && LIDX_FLAG_CAUSAL == 2 && LIDX_FLAG_FILL == 4 && LIDX_FLAG_RELATIVE_COLUMNS == 8 &&
-               LIDX_FLAG_PDL == 16);
+               LIDX_FLAG_PDL == 16 && LIDX_FLAG_FAST == 32);
 
 PIN(lidx_config, sizeof(lidx_config) == 24);
 PIN_AT(lidx_config, driver_path, 8);

@@ -237,6 +237,7 @@ constexpr Switch kSwitches[] = {
     {"bf16", [](const Engine& e) { return e.bf16; }, [](Engine& e) { e.bf16 = true; }},
     {"rel", [](const Engine& e) { return e.relative; }, [](Engine& e) { e.relative = true; }},
     {"pdl", [](const Engine& e) { return e.pdl; }, [](Engine& e) { e.pdl = true; }},
+    {"fast", [](const Engine& e) { return e.fast; }, [](Engine& e) { e.fast = true; }},
 };
 struct Number {
     const char* word;
@@ -416,6 +417,27 @@ std::vector<Case> covering_cases() {
             "sm90_score_h32_plain/h32/d128/t5/b3/n1100/p128/block-split/pad0/gap0/normal/bad-pages/check/guard/s1114",
             "sm90_score_h32_plain/h32/d128/t17/b2/n2600/p0/contiguous/pad0/gap0/codes/slack/nocheck/guard/s1115",
             "sm90_score_h32_plain/h32/d128/t6/b40/n300/p48/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1116",
+            // The fast mode: blocks of 12 and 24 tokens, the last of them with one, two or three groups, rounds of the
+            // ring, many requests a CTA, shares that begin inside a block; what a user gets with the flag.
+            "sm90_fast_h64/h64/d128/t13/b1/n2600/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1401",
+            "sm90_fast_h64/h64/d128/t12/b2/n501/p16/block-split/pad16/gap1/normal/ragged/nocheck/guard/s1402",
+            "sm90_fast_h64/h64/d128/t7/b40/n200/p32/split-pool/pad0/gap0/lattice/ragged/nocheck/tight/s1403",
+            "sm90_fast_h64/h64/d128/t30/b1/n129/p0/contiguous/pad0/gap0/codes/plain/nocheck/guard/s1404",
+            "sm90_fast_h64/h64/d128/t1/b5/n300/p256/split-pool/pad0/gap3/normal/bad-pages/check/tight/s1405",
+            "sm90_fast_h64/h64/d128/t9/b3/n127/p128/block-split/pad0/gap0/special/lengths/check/guard/s1406",
+            "sm90_fast_h64/h64/d128/t17/b2/n300/p48/block-split/pad0/gap0/lattice/slack/nocheck/guard/s1407",
+            "sm90_fast_h32/h32/d128/t25/b1/n1100/p128/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1408",
+            "sm90_fast_h32/h32/d128/t24/b2/n200/p16/block-split/pad0/gap0/codes/ragged/nocheck/guard/s1409",
+            "sm90_fast_h32/h32/d128/t9/b20/n129/p64/split-pool/pad0/gap0/lattice/ragged/nocheck/tight/s1410",
+            "sm90_fast_h32/h32/d128/t50/b1/n70/p0/contiguous/pad0/gap2/normal/slack/nocheck/guard/s1411",
+            "sm90_fast_h32/h32/d128/t17/b3/n129/p64/block-split/pad32/gap0/special/lengths/nocheck/guard/s1412",
+            "sm90_fast_h32/h32/d128/t3/b4/n300/p96/block-split/pad0/gap0/lattice/overrun/nocheck/guard/s1413",
+            "sm90_fast_h64/h64/d128/t320/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1414",
+            "sm90_fast_h32/h32/d128/t320/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1415",
+            "auto/h64/d128/t12/b2/n130/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1416/causal,fast",
+            "auto/h32/d128/t24/b1/n130/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1417/fast",
+            "auto/h64/d128/t11/b2/n130/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1418/fast",
+            "auto/h16/d128/t30/b1/n130/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1419/fast",
             // A NaN for each head at each place of a token tile, one at a time.
             "sm100_score_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1301",
             "sm100_score_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1302",
@@ -504,6 +526,10 @@ std::vector<Case> seed_cases() {
             "sm90_score_h32/h32/d128/t10/b1/n723/p0/contiguous/pad0/gap2/special/plain/nocheck/guard/s2105",
             "sm90_score_h64_plain/h64/d128/t5/b20/n450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2109",
             "sm90_score_h32_plain/h32/d128/t3/b20/n1450/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2110",
+            "sm90_fast_h64/h64/d128/t14/b2/n700/p64/block-split/pad0/gap0/normal/ragged/nocheck/guard/s2201",
+            "sm90_fast_h64/h64/d128/t6/b6/n450/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2202/causal",
+            "sm90_fast_h32/h32/d128/t26/b2/n300/p32/split-pool/pad0/gap0/lattice/slack/check/tight/s2203/window,fill9",
+            "sm90_fast_h32/h32/d128/t10/b3/n900/p0/contiguous/pad0/gap2/special/plain/nocheck/guard/s2204",
             "generic_score/h8/d64/t3/b2/n150/p7/block-split/pad0/gap2/normal/ragged/check/guard/s2009",
         });
     return cases;
@@ -561,6 +587,8 @@ std::vector<Case> random_cases(int count, uint32_t seed) {
     return cases;
 }
 
+bool is_fast(const Case& c) { return c.engine.fast || c.kernel.rfind("sm90_fast", 0) == 0; }
+
 std::string missing_coverage(const std::vector<Case>& cases) {
     std::set<std::string> seen;
     for (const Case& c : cases) {
@@ -589,7 +617,7 @@ std::string missing_coverage(const std::vector<Case>& cases) {
     std::vector<std::string> wanted = {"sliced"};
     auto want = [&](int part, const std::string& value) { wanted.push_back(std::to_string(part) + "=" + value); };
     for (const char* kernel : {"auto", "sm90_score_h64", "sm90_score_h32", "sm90_score_h64_plain",
-                               "sm90_score_h32_plain", "generic_score"})
+                               "sm90_score_h32_plain", "sm90_fast_h64", "sm90_fast_h32", "generic_score"})
         want(0, kernel);
     for (const Shape& shape : kTensorShapes)
         wanted.push_back(std::string(shape.kernel) + "/d" + std::to_string(shape.depth));

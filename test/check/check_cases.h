@@ -49,6 +49,7 @@ struct Engine {
     int fill = -1;              // fillN: dead columns get -inf, up to N columns beyond max_keys (or up to the cut)
     int sms = 0;                // smsN: a limit of CTAs
     bool pdl = false;           // pdl
+    bool fast = false;          // fast: LIDX_FLAG_FAST
     std::string label;          // @...: the cell of the trigger matrix that the case stands for
 
     bool operator==(const Engine&) const = default;
@@ -101,6 +102,9 @@ std::vector<Case> seed_cases();
 // Points between those of the lists: any length, tokens, batch and, for the generic kernel, any heads, depth and page
 // size.
 std::vector<Case> random_cases(int count, uint32_t seed);
+
+// Whose lattice is the fast mode's: a forced kernel of it, or the flag.
+bool is_fast(const Case& c);
 
 // "" or the dimension and value that `cases` lack although the covering list promises it.
 std::string missing_coverage(const std::vector<Case>& cases);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What engines send. docs/engines.md has the table of cells and the cases that stand for them.
+#include <iterator>
 #include <string>
 
 #include "check_cases.h"
@@ -104,6 +105,19 @@ std::vector<Case> engine_cases() {
                             (bad || seed % 4 == 0 ? "/check" : "/nocheck") + (seed % 2 == 0 ? "/tight" : "/guard") +
                             "/s" + std::to_string(seed) + "/" + request.words);
         }
+    // The fast mode, its two kernels in turn.
+    seed = 4000;
+    for (const Request& request : kRequests) {
+        ++seed;
+        const std::string words = request.words, situation = request.situation;
+        const std::string kernel =
+            seed % 2 == 0 ? "sm90_fast_h64/h64/d128/t13/b2/n130/" : "sm90_fast_h32/h32/d128/t25/b2/n100/";
+        add(&cases, kernel + layout_of(request.words, seed) + "/gap" + std::to_string(seed % 3) + "/" +
+                        request.values + "/" + situation +
+                        (situation == "bad-pages" || seed % 4 == 0 ? "/check" : "/nocheck") +
+                        (seed % 2 == 0 ? "/tight" : "/guard") + "/s" + std::to_string(seed) + "/" + words);
+    }
+    seed = 3000 + static_cast<int>(std::size(kRequests) * std::size(kKernels));
     // Pages that only the generic kernel serves; contiguous keys after a gather, one buffer for all rows.
     for (const char* name : {
              "auto/h64/d128/t3/b2/n150/p48/block-split/pad0/gap1/lattice/ragged/nocheck/guard/s3901/causal,fill10",

@@ -228,8 +228,13 @@ void fill_rows(Inputs* in, Rng& rng) {
         uint8_t* const q = in->q.data() + static_cast<size_t>(row) * c.heads * c.depth;
         float* const w = in->q_scale.data() + static_cast<size_t>(row) * c.heads;
         if (on_lattice(c)) {
-            lidx::ref::lattice_query(rng, c.heads, c.depth, q, w);
-            for (int h = 0; h < c.heads; ++h) lidx::ref::assert_lattice_codes(q + h * c.depth, c.depth);
+            if (is_fast(c)) {
+                lidx::ref::fast_lattice_query(rng, c.heads, c.depth, q, w);
+                lidx::ref::assert_fast_lattice_codes(q, c.heads, c.depth, 1, lidx::ref::kFastLatticeCodes);
+            } else {
+                lidx::ref::lattice_query(rng, c.heads, c.depth, q, w);
+                for (int h = 0; h < c.heads; ++h) lidx::ref::assert_lattice_codes(q + h * c.depth, c.depth);
+            }
             lidx::ref::assert_lattice_weights(w, c.heads);
         } else {
             const double scale = std::ldexp(1.0, draw(rng, -12, 2));
@@ -269,8 +274,10 @@ void fill_keys(Inputs* in, Rng& rng) {
         for (int key = 0; key < r.keys; ++key) {
             uint8_t* const k = r.codes.data() + static_cast<size_t>(key) * c.depth;
             if (on_lattice(c)) {
-                r.scales[key] = lidx::ref::lattice_key(rng, c.depth, k);
-                lidx::ref::assert_lattice_codes(k, c.depth);
+                r.scales[key] = is_fast(c) ? lidx::ref::fast_lattice_key(rng, c.depth, k)
+                                           : lidx::ref::lattice_key(rng, c.depth, k);
+                if (is_fast(c)) lidx::ref::assert_fast_lattice_codes(k, 1, c.depth, 2, c.depth);
+                else lidx::ref::assert_lattice_codes(k, c.depth);
                 lidx::ref::assert_lattice_k_scale(r.scales[key]);
             } else {
                 draw_codes(rng, c.values, c.depth, k);

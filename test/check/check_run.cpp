@@ -20,6 +20,7 @@
 #include "kernel/sm90_schedule.h"
 #include "ref/bf16.h"
 #include "ref/error_bound.h"
+#include "ref/sm90_fast_model.h"
 #include "ref/oracle.h"
 
 namespace check {
@@ -59,6 +60,8 @@ std::string expected_symbol(const Machine& machine, const Inputs& in) {
         if (in.c.depth != 128 || !tensor_page) return "";
         if (heads == 128) return "sm90_wide_h128";
         if (heads != 64 && heads != 32 && heads != 16 && heads != 8) return "";
+        if (in.c.engine.fast && heads >= 32 && std::min(in.max_tokens, in.max_rows) >= 3 * 256 / heads)
+            return "sm90_fast_h" + std::to_string(heads);
         return "sm90_score_h" + std::to_string(heads) + (heads >= 32 && is_plain(in) ? "_plain" : "");
     }
     if (machine.compute_capability / 10 != 10) return "";
@@ -79,6 +82,7 @@ std::string expected_symbol(const Machine& machine, const Inputs& in) {
 
 bool is_sm90(const std::string& symbol) { return symbol.rfind("sm90_", 0) == 0; }
 bool is_sm90_wide(const std::string& symbol) { return symbol.rfind("sm90_wide", 0) == 0; }
+bool is_sm90_fast(const std::string& symbol) { return symbol.rfind("sm90_fast", 0) == 0; }
 int64_t tile_keys_of(const std::string& symbol) { return is_sm90_wide(symbol) ? 96 : is_sm90(symbol) ? 64 : 128; }
 
 int64_t launch_columns(const Inputs& in) {
@@ -196,6 +200,40 @@ Sm90Counts sm90_wide_counts(const Inputs& in, const Outcome& out, int64_t boxes,
     return counts;
 }
 
+// The same for sm90_fast: blocks of three groups of 256 columns, an MMA of four steps for each group that has a token
+// and each key tile, and what a block costs beside its tiles.
+Sm90Counts sm90_fast_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots) {
+    namespace s = lidx::sm90_score;
+    struct Block {
+        int64_t groups;
+        s::BlockWork work;
+    };
+    std::vector<Block> blocks;
+    int64_t total = 0;
+    for (const Request& r : in.requests)
+        for (int token = 0; token < r.tokens; token += out.tile_tokens) {
+            const int tokens = std::min(out.tile_tokens, r.tokens - token);
+            const int64_t groups = ceil_div(tokens, out.tile_tokens / 3);
+            blocks.push_back({groups, s::block_work({0, r.keys}, tokens, 64, groups + 1, 0)});
+            total += blocks.back().work.cost();
+        }
+    Sm90Counts counts;
+    for (uint32_t cta = 0; cta < out.grid[0]; ++cta) {
+        const int64_t begin = s::share_begin(total, cta, out.grid[0]),
+                      end = s::share_begin(total, cta + 1, out.grid[0]);
+        int64_t before = 0;
+        for (const Block& block : blocks) {
+            const s::BlockPart part = s::block_part(block.work, 0, begin - before, end - before);
+            before += block.work.cost();
+            if (part.tiles <= 0) continue;
+            counts.wgmma += 16 * part.tiles * block.groups;
+            counts.loads += part.tiles * boxes + block.groups * 4;
+            counts.bytes += (part.tiles * boxes * box_slots + block.groups * 256) * 128;
+        }
+    }
+    return counts;
+}
+
 // What the persistent CTAs of an sm90_score kernel load and multiply: each token block reads each key tile once, and a
 // warpgroup per group of 64 columns multiplies it, four warps in four steps. Q comes once for each run of tiles
 // (weights do not come by TMA); where the runs end depends on the shares, which the kernel's own schedule gives.
@@ -265,8 +303,9 @@ std::string compare_counts(const Inputs& in, const Outcome& out, int64_t slices,
     const int64_t boxes = in.page_size != 0 ? tile_keys / box_slots : 1;
     int64_t wgmma = 0;
     if (is_sm90(out.symbol)) {
-        const Sm90Counts counts = is_sm90_wide(out.symbol) ? sm90_wide_counts(in, out, boxes, box_slots)
-                                                              : sm90_counts(in, out, boxes, box_slots);
+        const Sm90Counts counts = is_sm90_wide(out.symbol)   ? sm90_wide_counts(in, out, boxes, box_slots)
+                                  : is_sm90_fast(out.symbol) ? sm90_fast_counts(in, out, boxes, box_slots)
+                                                             : sm90_counts(in, out, boxes, box_slots);
         wgmma = counts.wgmma;
         loads = counts.loads;
         bytes = counts.bytes;
@@ -548,6 +587,7 @@ private:
             bounded_[h].decode(q_codes_ + h * c_.depth, c_.depth);
             model_[h].decode(q_codes_ + h * c_.depth, c_.depth);
         }
+        if (fast()) fast_ = ref::fast_query(q_codes_, q_scale_, c_.heads);
     }
 
     void judge_exact(int64_t cell, const Codes& k, float k_scale) {
@@ -563,13 +603,16 @@ private:
             lattice_.add(cell, std::fabs(double(got) - want), fp32_of(bits), value_text(fp32_of(score_bits(want))));
     }
 
+    bool fast() const { return out_.arithmetic == LIDX_ARITHMETIC_SM90_FAST; }
+
     void judge_bound(int64_t cell, const Codes& k, float k_scale) {
         const auto got = std::bit_cast<float>(out_.scores[cell]);
         const ref::Arithmetic arithmetic = out_.arithmetic == LIDX_ARITHMETIC_SM100  ? ref::kSm100
                                            : out_.arithmetic == LIDX_ARITHMETIC_SM90 ? ref::kSm90
                                                                                      : ref::kFp32;
         const ref::BoundedScore want =
-            ref::bounded_score(bounded_.data(), q_scale_, c_.heads, k.bounded, k_scale, arithmetic);
+            fast() ? ref::bounded_fast_score(fast_, bounded_.data(), q_scale_, k.bounded, k_scale)
+                   : ref::bounded_score(bounded_.data(), q_scale_, c_.heads, k.bounded, k_scale, arithmetic);
         if (ref::within_bound(got, want)) return;
         char text[96];
         std::snprintf(text, sizeof text, "%.9g within %.3g", want.value, want.bound);
@@ -584,6 +627,8 @@ private:
             model = model_sm90_score(model_.data(), q_scale_, c_.heads, k.model, k_scale);
         else if (out_.arithmetic == LIDX_ARITHMETIC_FP32)
             model = model_generic_score(model_.data(), q_scale_, c_.heads, c_.depth, k.model, k_scale);
+        else if (fast())
+            model = std::bit_cast<uint32_t>(ref::fast_score_model(fast_, k.bounded, k.model.has_nan, k_scale));
         else
             return;
         const uint32_t bits = out_.scores[cell], want = score_bits(std::bit_cast<float>(model));
@@ -599,6 +644,7 @@ private:
     const float* q_scale_ = nullptr;     // [heads]
     std::vector<ref::Operand> bounded_;  // [heads]
     std::vector<ModelOperand> model_;    // [heads]
+    ref::FastQuery fast_;                // of the row at hand, where the fast mode computed
     Worst dead_, lattice_, bound_, off_model_;
     int64_t zeros_ = 0;
 };

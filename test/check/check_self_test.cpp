@@ -17,6 +17,7 @@
 #include "ref/error_bound.h"
 #include "ref/portable_rng.h"
 #include "ref/sm100_model.h"
+#include "ref/sm90_fast_model.h"
 #include "ref/sm90_model.h"
 
 namespace check {
@@ -159,12 +160,21 @@ Outcome modelled(const Inputs& in, int arithmetic) {
         for (int h = 0; h < c.heads; ++h)
             q[h].decode(in.q.data() + (static_cast<size_t>(row) * c.heads + h) * c.depth, c.depth);
         const float* const q_scale = in.q_scale.data() + static_cast<size_t>(row) * c.heads;
+        const ref::FastQuery fast =
+            arithmetic == LIDX_ARITHMETIC_SM90_FAST
+                ? ref::fast_query(in.q.data() + static_cast<size_t>(row) * c.heads * c.depth, q_scale, c.heads)
+                : ref::FastQuery{};
         for (int key = of.begin; key < of.end; ++key) {
             if (r.dead[key]) continue;
             ModelOperand k;
             k.decode(r.codes.data() + static_cast<size_t>(key) * c.depth, c.depth);
+            ref::Operand bounded;
+            bounded.decode(r.codes.data() + static_cast<size_t>(key) * c.depth, c.depth);
             cells[c.engine.relative ? key - of.begin : key] =
-                bits_of(arithmetic == LIDX_ARITHMETIC_SM90
+                bits_of(arithmetic == LIDX_ARITHMETIC_SM90_FAST
+                            ? std::bit_cast<uint32_t>(
+                                  ref::fast_score_model(fast, bounded, k.has_nan, r.scales[key]))
+                        : arithmetic == LIDX_ARITHMETIC_SM90
                             ? model_sm90_score(q.data(), q_scale, c.heads, k, r.scales[key])
                         : arithmetic == LIDX_ARITHMETIC_SM100
                             ? model_sm100_score(q.data(), q_scale, c.heads, k, r.scales[key])
@@ -207,8 +217,14 @@ std::string judging(const char* name, int arithmetic) {
         q[h].decode(in.q.data() + (static_cast<size_t>(row) * c.heads + h) * c.depth, c.depth);
     ref::Operand k;
     k.decode(request->codes.data() + static_cast<size_t>(key) * c.depth, c.depth);
+    const float* const q_scale = in.q_scale.data() + static_cast<size_t>(row) * c.heads;
     const double bound =
-        ref::bounded_score(q.data(), in.q_scale.data() + static_cast<size_t>(row) * c.heads, c.heads, k,
+        arithmetic == LIDX_ARITHMETIC_SM90_FAST
+            ? ref::bounded_fast_score(
+                  ref::fast_query(in.q.data() + static_cast<size_t>(row) * c.heads * c.depth, q_scale, c.heads),
+                  q.data(), q_scale, k, request->scales[key])
+                  .bound
+            : ref::bounded_score(q.data(), q_scale, c.heads, k,
                            request->scales[key], arithmetic == LIDX_ARITHMETIC_SM100  ? ref::kSm100
                                            : arithmetic == LIDX_ARITHMETIC_SM90 ? ref::kSm90
                                                                                 : ref::kFp32)
@@ -264,6 +280,10 @@ std::string self_test(std::string* text) {
          LIDX_ARITHMETIC_SM100},
         {"auto/h32/d128/t3/b2/n90/p64/block-split/pad0/gap1/normal/ragged/nocheck/guard/s12/rowlen,wbf16,r4",
          LIDX_ARITHMETIC_SM90},
+        {"sm90_fast_h64/h64/d128/t2/b2/n70/p64/block-split/pad0/gap1/lattice/plain/nocheck/guard/s13",
+         LIDX_ARITHMETIC_SM90_FAST},
+        {"sm90_fast_h32/h32/d128/t2/b2/n70/p64/split-pool/pad0/gap1/codes/plain/nocheck/guard/s14",
+         LIDX_ARITHMETIC_SM90_FAST},
     };
     for (const auto& j : judged)
         if (problem.empty()) problem = judging(j.name, j.arithmetic);

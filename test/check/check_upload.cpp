@@ -50,6 +50,7 @@ lidx_score_desc describe(const Inputs& in) {
     if (e.fills()) desc.flags |= LIDX_FLAG_FILL;
     if (e.relative) desc.flags |= LIDX_FLAG_RELATIVE_COLUMNS;
     if (e.pdl) desc.flags |= LIDX_FLAG_PDL;
+    if (e.fast) desc.flags |= LIDX_FLAG_FAST;
     if (e.sees == Engine::Sees::kCausal) desc.flags |= LIDX_FLAG_CAUSAL;
     if (e.rows == Engine::Rows::kFixed) desc.row_map = LIDX_ROWS_FIXED;
     if (e.rows == Engine::Rows::kIds) desc.row_map = LIDX_ROWS_REQUEST_IDS;

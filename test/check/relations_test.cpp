@@ -101,9 +101,17 @@ std::vector<std::string> family(const Machine& machine, int heads) {
         lidx_support support = {};
         support.struct_size = sizeof(support);
         REQUIRE(lidx_supports(machine.lidx, &desc, &support) == LIDX_OK);
-        if (support.symbol != nullptr && info.arithmetic != LIDX_ARITHMETIC_FP32) symbols.push_back(info.symbol);
+        if (support.symbol != nullptr && info.arithmetic != LIDX_ARITHMETIC_FP32 &&
+            info.arithmetic != LIDX_ARITHMETIC_SM90_FAST)
+            symbols.push_back(info.symbol);
     }
     return symbols;
+}
+
+// "" where the device has no fast mode for them.
+std::string fast_kernel(const Machine& machine, int heads) {
+    const bool served = machine.compute_capability == 90 && (heads == 64 || heads == 32);
+    return served ? "sm90_fast_h" + std::to_string(heads) : "";
 }
 
 // One request of one row: what a row of `in` is by itself.
@@ -155,31 +163,37 @@ Inputs slack(const Inputs& in, int tokens, int64_t keys) {
 
 TEST_CASE("alone, in any batch, under any limit: a row has the same bits") {
     const Machine machine(driver_library());
-    for (const char* words : {"", "/causal"})
-        for (const int heads : {64, 32, 8}) {
-            const Inputs in = inputs_of("auto/h" + std::to_string(heads) +
-                                        "/d128/t6/b4/n300/p64/block-split/pad16/gap0/normal/ragged/nocheck/guard/s71" +
-                                        words);
-            const Outcome out = run(machine, in);
-            int rows = 0;
-            for (int row = 0; row < in.max_rows; ++row) {
-                if (in.rows[row].end == 0) continue;
-                ++rows;
-                Inputs one = alone(in, row);
-                one.c.engine.sees = Engine::Sees::kLength;
-                if (out.symbol == "generic_score") one.c.kernel = out.symbol;   // one family, one arithmetic
-                CAPTURE(row, heads, words);
-                CHECK(row_bits(one, run(machine, one), 0) == row_bits(in, out, row));
-            }
-            CHECK(rows > 6);
-            for (const auto& [tokens, keys] : {std::pair{1, 1}, {3, 0}, {200, 500}, {1000, 20000}}) {
-                const Inputs wide = slack(in, tokens, keys);
-                const Outcome again = run(machine, wide);
-                CAPTURE(tokens, keys, again.grid[0], again.grid[1], again.grid[2]);
-                for (int row = 0; row < in.max_rows; ++row)
-                    CHECK(row_bits(wide, again, row) == row_bits(in, out, row));
-            }
+    const struct {
+        std::string kernel, words;
+        int heads;
+    } families[] = {{"auto", "", 64},        {"auto", "", 32},        {"auto", "", 8},
+                    {"auto", "/causal", 64}, {"auto", "/causal", 32}, {"auto", "/causal", 8},
+                    {fast_kernel(machine, 64), "/causal", 64}, {fast_kernel(machine, 32), "", 32}};
+    for (const auto& [kernel, words, heads] : families) {
+        if (kernel.empty()) continue;
+        const Inputs in = inputs_of(kernel + "/h" + std::to_string(heads) +
+                                    "/d128/t6/b4/n300/p64/block-split/pad16/gap0/normal/ragged/nocheck/guard/s71" +
+                                    words);
+        const Outcome out = run(machine, in);
+        int rows = 0;
+        for (int row = 0; row < in.max_rows; ++row) {
+            if (in.rows[row].end == 0) continue;
+            ++rows;
+            Inputs one = alone(in, row);
+            one.c.engine.sees = Engine::Sees::kLength;
+            if (out.symbol == "generic_score") one.c.kernel = out.symbol;   // one family, one arithmetic
+            CAPTURE(row, heads, words);
+            CHECK(row_bits(one, run(machine, one), 0) == row_bits(in, out, row));
         }
+        CHECK(rows > 6);
+        for (const auto& [tokens, keys] : {std::pair{1, 1}, {3, 0}, {200, 500}, {1000, 20000}}) {
+            const Inputs wide = slack(in, tokens, keys);
+            const Outcome again = run(machine, wide);
+            CAPTURE(tokens, keys, again.grid[0], again.grid[1], again.grid[2]);
+            for (int row = 0; row < in.max_rows; ++row)
+                CHECK(row_bits(wide, again, row) == row_bits(in, out, row));
+        }
+    }
 }
 
 TEST_CASE("page size, layout, tile variant, limit of CTAs: a row has the same bits") {
@@ -208,6 +222,12 @@ TEST_CASE("page size, layout, tile variant, limit of CTAs: a row has the same bi
             if (kernel.rfind("sm100_", 0) == 0)
                 for (const char* words : {"/sms1", "/sms5", "/pdl", "/fill100", "/ids,i64"})
                     compare(kernel + shape + "p48/block-split/pad0" + rest + "nocheck/guard/s72" + words, &rows);
+        if (const std::string fast = fast_kernel(machine, heads); !fast.empty()) {
+            std::vector<std::vector<uint32_t>> fast_rows;
+            for (const char* place : kPlaces) compare(fast + shape + place + rest + "nocheck/guard/s72", &fast_rows);
+            for (const char* words : {"/sms1", "/pdl", "/fill100", "/ids,i64"})
+                compare(fast + shape + "p48/block-split/pad0" + rest + "nocheck/guard/s72" + words, &fast_rows);
+        }
         for (const char* place : kPlaces)
             compare("generic_score" + shape + place + rest + "check/tight/s72", &generic);
         for (const char* words : {"/sms1", "/sms5", "/pdl", "/fill100", "/ids,i64"})

@@ -50,7 +50,53 @@ inline float lattice_key(Rng& rng, int depth, uint8_t* codes) {
     return static_cast<float>(std::ldexp(1.0, static_cast<int>(rng.between(-10, 3))));
 }
 
+// ---- the lattice of the fast mode, inside which fp16 is exact, too
+//
+//     q         at most 32 of a head's codes are not 0, those +- 2^a with one a per row, 0 .. 8
+//     k         -2 .. 2 times 2^b with one b per key, 0 .. 7, so that sum_i |q_i k_i| <= 64 * 2^(a + b)
+//     q_scale   as above
+//
+// The sums of eight heads then are integers up to 8 * 4 * 64 = 2^11 times a power of two, and so is all before them.
+
+inline constexpr int kFastLatticeCodes = 32;
+
+inline void fast_lattice_query(Rng& rng, int heads, int depth, uint8_t* codes, float* q_scale) {
+    lattice_query(rng, heads, depth, codes, q_scale);
+    const double unit = std::ldexp(1.0, static_cast<int>(rng.below(9)));
+    for (int h = 0; h < heads; ++h) {
+        const bool positive = h % 4 == 0 || rng.below(2) == 0;
+        uint8_t* const head = codes + h * depth;
+        for (int i = 0; i < depth; ++i) head[i] = 0;
+        for (int n = 0; n < kFastLatticeCodes; ++n)
+            head[rng.below(static_cast<uint64_t>(depth))] = e4m3_encode((rng.below(4) != 0) == positive ? unit : -unit);
+    }
+}
+
+inline float fast_lattice_key(Rng& rng, int depth, uint8_t* codes) {
+    const double unit = std::ldexp(rng.below(24) != 0 ? 1.0 : -1.0, static_cast<int>(rng.below(8)));
+    for (int i = 0; i < depth; ++i) codes[i] = e4m3_encode(static_cast<double>(rng.between(-1, 2)) * unit);
+    return static_cast<float>(std::ldexp(1.0, static_cast<int>(rng.between(-10, 3))));
+}
+
 // These throw std::logic_error when data are off the lattice.
+inline void assert_fast_lattice_codes(const uint8_t* codes, int count, int depth, double most, int most_codes) {
+    double unit = INFINITY;
+    for (int i = 0; i < count * depth; ++i)
+        if ((codes[i] & 0x7f) != 0) unit = std::fmin(unit, std::fabs(kE4m3Value[codes[i]]));
+    int exponent = 0;
+    if (std::isfinite(unit) && (std::frexp(unit, &exponent) != 0.5 || unit < 1))
+        throw std::logic_error("fast lattice: the smallest code is not a power of two from 1 on");
+    for (int row = 0; row < count; ++row) {
+        int codes_set = 0;
+        for (int i = 0; i < depth; ++i) {
+            const double units = std::fabs(kE4m3Value[codes[row * depth + i]]) / unit;
+            codes_set += units != 0 ? 1 : 0;
+            if (units > most || units != std::floor(units)) throw std::logic_error("fast lattice: codes are too large");
+        }
+        if (codes_set > most_codes) throw std::logic_error("fast lattice: too many codes are not 0");
+    }
+}
+
 inline void assert_lattice_codes(const uint8_t* codes, int depth) {
     if (depth > 128) throw std::logic_error("lattice: depth " + std::to_string(depth) + " is above 128");
     for (int i = 0; i < depth; ++i) {

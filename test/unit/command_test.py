@@ -237,6 +237,22 @@ class EndToEnd(Command):
         # The bound of coarser arithmetic is wider.
         self.verify(case, scores, "--arithmetic", "sm_90")
 
+    def test_the_fast_mode_is_asked_for_and_says_so(self):
+        if DEVICE != "emu":
+            self.skipTest("chosen on compute capability 9.0 only")
+        case = self.gen("fast", "--tokens", 12, "--keys", 130, "--heads", 64, "--causal")
+        hopper = {"PTXEMU_CC": "90", "PTXEMU_SMS": "4"}
+        found = {}
+        for flags, env in (((), hopper), (("--fast",), hopper), (("--fast",), {"PTXEMU_CC": "100"})):
+            scores = self.score(case, "scores.npy", *flags, env=env)
+            self.assertIn("within the bound", self.verify(case, scores))
+            with open(scores + ".json", encoding="utf-8") as file:
+                sidecar = json.load(file)
+            found[flags, env["PTXEMU_CC"]] = (sidecar["kernel"], sidecar["arithmetic"], read_npy(scores)[1])
+        self.assertEqual([found[key][:2] for key in found],
+                         [("sm90_score_h64", "sm_90"), ("sm90_fast_h64", "sm_90_fast"), ("sm100_score_h64", "sm_100")])
+        self.assertNotEqual(found[(), "90"][2], found[("--fast",), "90"][2])
+
     def test_ragged_batches_and_dead_cells(self):
         case = self.gen("a", "--ragged", "--batch", 5, "--tokens", 4, "--keys", 200, "--heads", 32, "--page", 32,
                         "--lattice")

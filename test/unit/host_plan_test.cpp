@@ -186,9 +186,52 @@ TEST_CASE("plan: a kernel can be forced") {
     CHECK(unknown.kernel == nullptr);
     CHECK(unknown.forced_unknown);
     CHECK(contains(unknown.reason, "there are sm100_score_{h64, h64_t1, h128, h32, h32_t3, h32_t2, h32_t1, h16, "
-                                   "h16_t4, h16_t2, h8, h8_t8, h8_t4, h4, h4_t16, h4_t8}, sm90_wide_h128, "
+                                   "h16_t4, h16_t2, h8, h8_t8, h8_t4, h4, h4_t16, h4_t8}, sm90_fast_{h64, "
+                                   "h32}, sm90_wide_h128, "
                                    "sm90_score_{h64, h32, h16, h8, h64_plain, h32_plain}, generic_score"));
     CHECK(unknown.reason.size() < sizeof(lidx_support::reason));
+}
+
+TEST_CASE("plan: the fast mode is chosen by its flag alone, and what it does not serve is computed as without") {
+    lidx_score_desc desc = paged_desc();
+    const auto reason = [&](const lidx::DeviceLimits& device) { return lidx::choose_kernel(desc, device).reason; };
+    desc.max_rows = 4096;
+    desc.max_tokens = 4096;
+    CHECK(chosen(desc, kH200) == "sm90_score_h64_plain");
+    const std::string on_b200 = chosen(desc, kB200);
+    desc.flags = LIDX_FLAG_FAST;
+    CHECK(chosen(desc, kH200) == "sm90_fast_h64");
+    CHECK(reason(kH200).empty());
+    CHECK(chosen(desc, kB200) == on_b200);
+    CHECK(reason(kB200) == "sm90_fast needs compute capability 9.0, the device has 10.0");
+    desc.flags |= LIDX_FLAG_CAUSAL | LIDX_FLAG_FILL;
+    desc.score_type = LIDX_BF16;
+    CHECK(chosen(desc, kH200) == "sm90_fast_h64");
+    desc.max_tokens = 12;
+    CHECK(chosen(desc, kH200) == "sm90_fast_h64");
+    desc.max_tokens = 11;
+    CHECK(chosen(desc, kH200) == "sm90_score_h64");
+    CHECK(reason(kH200) == "sm90_fast needs max_tokens and max_rows of 12 or more");
+    desc.max_tokens = 4096;
+    desc.heads = 32;
+    CHECK(chosen(desc, kH200) == "sm90_fast_h32");
+    desc.max_rows = 23;
+    CHECK(chosen(desc, kH200) == "sm90_score_h32");
+    CHECK(reason(kH200) == "sm90_fast needs max_tokens and max_rows of 24 or more");
+    desc.max_rows = 4096;
+    desc.heads = 16;
+    CHECK(chosen(desc, kH200) == "sm90_score_h16");
+    CHECK(reason(kH200) == "sm90_fast needs heads 32, 64");
+    desc = paged_desc();
+    desc.page_size = 8;
+    desc.flags = LIDX_FLAG_FAST;
+    CHECK(chosen(desc, kH200) == "generic_score");
+    // Forced, it needs no flag and takes any number of tokens.
+    desc = paged_desc();
+    desc.kernel = "sm90_fast_h64";
+    desc.max_tokens = 1;
+    CHECK(chosen(desc, kH200) == "sm90_fast_h64");
+    CHECK(chosen(desc, kB200).empty());
 }
 
 // Expected numbers by hand: base = batch * ceil(keys / 128); slices = max(1, min(floor(2 * SMs / base), ceil(tiles /
@@ -477,7 +520,8 @@ TEST_CASE("plan: the table's rows agree with their launch sizes") {
     for (const lidx::KernelRow& row : lidx::kernel_rows()) {
         CAPTURE(row.symbol);
         CHECK(std::string(row.symbol).rfind(row.source, 0) == 0);
-        CHECK(row.threads == (row.schedule != lidx::Schedule::kPersistent ? 128 : row.q_head_major ? 512 : 640));
+        const bool three_warpgroups = row.q_head_major || row.arithmetic == LIDX_ARITHMETIC_SM90_FAST;
+        CHECK(row.threads == (row.schedule != lidx::Schedule::kPersistent ? 128 : three_warpgroups ? 512 : 640));
         CHECK(row.q_box_rows <= 256);  // cuTensorMapEncodeTiled: boxDim
         CHECK((row.q_box_rows > 0) == (row.operands == lidx::Operands::kTensorMaps));
         CHECK(row.shared_bytes_decode <= row.shared_bytes);

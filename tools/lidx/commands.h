@@ -33,6 +33,7 @@ struct ScoreOptions {
     std::string device = "auto";
     std::filesystem::path stats;
     std::string kernel;   // empty: the best one
+    bool fast = false;    // LIDX_FLAG_FAST
 };
 int run_score(const ScoreOptions& options);
 

@@ -134,6 +134,7 @@ const char* arithmetic_name(int32_t arithmetic) {
         case LIDX_ARITHMETIC_FP32: return "fp32";
         case LIDX_ARITHMETIC_SM90: return "sm_90";
         case LIDX_ARITHMETIC_SM100: return "sm_100";
+        case LIDX_ARITHMETIC_SM90_FAST: return "sm_90_fast";
     }
     return "none";
 }

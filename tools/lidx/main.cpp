@@ -116,6 +116,9 @@ void add_score(CLI::App& app, std::function<int()>& chosen) {
         ->type_name("FILE");
     command->add_option("--kernel", o->kernel, "Debug: force the kernel of this name (lidx info lists them)")
         ->type_name("SYMBOL");
+    command->add_flag("--fast", o->fast,
+                      "The fast mode (LIDX_FLAG_FAST) where the device has one for the case, else as without it;\n"
+                      "FILE.json says which");
     command->footer(
         "cuda means the library that $LIDX_DRIVER names, else libcuda.so.1. The emulator is a device of compute\n"
         "capability 10.0 with 148 multiprocessors unless PTXEMU_CC and PTXEMU_SMS say otherwise.\n"
@@ -134,7 +137,7 @@ void add_verify(CLI::App& app, std::function<int()>& chosen) {
     command->add_option("--scores", o->scores, "Scores of that case (lidx score)")->required()->type_name("FILE");
     command->add_flag("--exact", o->exact, "Demand the reference's bits; for cases made with --lattice");
     command->add_option("--arithmetic", o->arithmetic, "Whose error bound to use; default: what FILE.json names")
-        ->check(CLI::IsMember({"sm_100", "sm_90", "fp32"}));
+        ->check(CLI::IsMember({"sm_100", "sm_90", "sm_90_fast", "fp32"}));
     command->footer(
         "Prints the worst cell, its error bound, and the median and largest ratio of error to bound. The bound\n"
         "is derived from the arithmetic, not fitted: a ratio above 1 is a wrong score. Exit code 1 if any cell is.\n"

@@ -57,7 +57,8 @@ int run_score(const ScoreOptions& options) {
     require_apart(outputs, options.in);
     const Case c = read_case(options.in);
     if (const auto bad_id = bad_page_id(c)) bad_input((options.in / *bad_id).string());
-    const lidx_score_desc desc = describe(c, options.kernel);
+    lidx_score_desc desc = describe(c, options.kernel);
+    if (options.fast) desc.flags |= LIDX_FLAG_FAST;
     const auto folder = std::filesystem::absolute(options.out).parent_path();
     if (!std::filesystem::is_directory(folder)) bad_input("--out: no such directory: " + folder.string());
     const CaseMachine chosen = choose_machine(options.device, options.stats, desc);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <limits>
 #include <stdexcept>
+#include <string_view>
 
 #include "case_io.h"
 #include "commands.h"
@@ -18,12 +19,13 @@
 #include "test/ref/error_bound.h"
 #include "test/ref/lattice.h"
 #include "test/ref/oracle.h"
+#include "test/ref/sm90_fast_model.h"
 
 namespace lidx::command {
 
 namespace {
 
-constexpr ref::Arithmetic kArithmetics[] = {ref::kSm100, ref::kSm90, ref::kFp32};
+constexpr ref::Arithmetic kArithmetics[] = {ref::kSm100, ref::kSm90, ref::kSm90Fast, ref::kFp32};
 
 ref::Arithmetic find_arithmetic(const VerifyOptions& options) {
     std::string name = options.arithmetic;
@@ -42,7 +44,7 @@ ref::Arithmetic find_arithmetic(const VerifyOptions& options) {
     }
     for (const ref::Arithmetic& arithmetic : kArithmetics)
         if (name == arithmetic.name) return arithmetic;
-    bad_input(source + ": \"" + name + "\", expected sm_100, sm_90 or fp32");
+    bad_input(source + ": \"" + name + "\", expected sm_100, sm_90, sm_90_fast or fp32");
 }
 
 void require_lattice(const Case& c) {
@@ -127,6 +129,9 @@ Report compare(const Case& c, const std::vector<float>& scores, int64_t longest,
         for (int64_t row = c.cu_seqlens_q[request]; row < c.cu_seqlens_q[request + 1]; ++row) {
             for (int h = 0; h < c.heads; ++h) q[h].decode(c.q.data() + (row * c.heads + h) * kDepth, kDepth);
             const float* q_scale = c.q_scale.data() + row * c.heads;
+            const bool fast = std::string_view(arithmetic.name) == ref::kSm90Fast.name;
+            const ref::FastQuery fast_row =
+                fast ? ref::fast_query(c.q.data() + row * c.heads * kDepth, q_scale, c.heads) : ref::FastQuery{};
             const ref::SeenKeys seen = c.keys_of(request, row);
             for (int64_t key = 0; key < longest; ++key) {
                 Cell cell;
@@ -142,8 +147,11 @@ Report compare(const Case& c, const std::vector<float>& scores, int64_t longest,
                 }
                 const int64_t page = c.page_of(request, key), slot = key % c.page_slots;
                 k.decode(c.codes(page, slot), kDepth);
-                look_at(cell, ref::bounded_score(q.data(), q_scale, c.heads, k, c.scale(page, slot), arithmetic), exact,
-                        report);
+                const float scale = c.scale(page, slot);
+                look_at(cell,
+                        fast ? ref::bounded_fast_score(fast_row, q.data(), q_scale, k, scale)
+                             : ref::bounded_score(q.data(), q_scale, c.heads, k, scale, arithmetic),
+                        exact, report);
                 if (key % 256 == 255) progress.advance(256);
             }
         }
