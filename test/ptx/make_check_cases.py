@@ -394,6 +394,11 @@ ret;"""
            head + 'tcgen05.st.sync.aligned.32x32b.x2.b32 [%r13], {%r0, %u};\n'
            'tcgen05.wait::st.sync.aligned;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {%r9}, [%r13];\n'
            'tcgen05.wait::ld.sync.aligned;' + tail, shared=9216, expect=lambda t: t)
+    f.case('tmem_used_before_wait', 'moved, packed and added before tcgen05.wait::ld: a true register dependency',
+           head + 'tcgen05.st.sync.aligned.32x32b.x2.b32 [%r13], {%r0, %r0};\n'
+           'tcgen05.wait::st.sync.aligned;\ntcgen05.ld.sync.aligned.32x32b.x2.b32 {%r8, %r9}, [%r13];\n'
+           'mov.b64 %l3, {%r8, %r9};\nmov.b64 {%r8, %r14}, %l3;\nadd.u32 %r9, %r8, %r14;\n'
+           'tcgen05.wait::ld.sync.aligned;' + tail, shared=9216, expect=lambda t: 2 * t)
     f.case('tmem_stored_undefined', 'with an undefined register',
            head + 'tcgen05.st.sync.aligned.32x32b.x2.b32 [%r13], {%r0, %u};\n'
            'tcgen05.wait::st.sync.aligned;\ntcgen05.ld.sync.aligned.32x32b.x2.b32 {%r8, %r9}, [%r13];\n'

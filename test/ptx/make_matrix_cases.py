@@ -293,7 +293,7 @@ def swizzle(address, span):
 
 
 def operand_image(rows, row_bytes, span, base):
-    """Bytes of a K-major operand [rows][row_bytes] that begins at address `base` (a multiple of 1024), and its
+    """Bytes of a K-major operand [rows][row_bytes] that begins at address `base` (a multiple of 128), and its
     leading and stride offsets. Swizzled: row_bytes == span, eight rows follow each other; else core matrices of
     8 x 16 bytes."""
     k_bytes = len(rows[0])
@@ -338,16 +338,19 @@ def matrix_rows(t, rows, k):
 
 
 def wgmma(f):
-    def add(ta, tb, dt, n, steps, span, registers=False, c_start=True, negate=(1, 1)):
+    # shift: bytes by which both operands begin behind a multiple of 1024: the swizzle is one of addresses.
+    def add(ta, tb, dt, n, steps, span, registers=False, c_start=True, negate=(1, 1), shift=0):
         bits = BITS[ta]
         k = 256 // bits
         span_bytes = 32 * steps if not span else span
         a, a_bytes = matrix_rows(ta, 64, k * steps)
         b, b_bytes = matrix_rows(tb, n, k * steps)
-        a_image, lbo, sbo = operand_image(a_bytes, span_bytes, span, 0)
-        b_image, _, _ = operand_image(b_bytes, span_bytes, span, 0)
+        a_image, lbo, sbo = operand_image(a_bytes, span_bytes, span, shift)
+        b_image, _, _ = operand_image(b_bytes, span_bytes, span, shift)
+        a_image = bytes(shift) + a_image
         a_image += bytes(-len(a_image) % 1024)
         offset_b = len(a_image)
+        a_image += bytes(shift)
         image = words(a_image + b_image)
         window, fraction = (13, 13) if ta[0] == 'e' else (25, 23)
         d = []
@@ -380,7 +383,9 @@ def wgmma(f):
         constant = swizzle_code << 62 | (sbo >> 4) << 32 | (lbo >> 4) << 16
         body = COPY_IN % len(image)
         body += 'cvt.u64.u32 %%l5, %%r10;\nshr.u64 %%l6, %%l5, 4;\nor.b64 %%l7, %%l6, 0x%x;\n' % constant
-        body += 'add.u64 %%l8, %%l7, %d;\n' % (offset_b >> 4)
+        body += 'add.u64 %%l8, %%l7, %d;\n' % ((offset_b + shift) >> 4)
+        if shift:
+            body += 'add.u64 %%l7, %%l7, %d;\n' % (shift >> 4)
         if registers:
             # The fragment straight from the image: K-major rows, no swizzle in what is read here.
             for s in range(steps):
@@ -429,7 +434,7 @@ ld.shared.b32 %%a%d, [%%r14+%d];
             body += 'st.global.b32 [%%l11+%d], %%d%d;\n' % (512 * r, r)
         # scale-d is a predicate: %p1 true, %p2 false.
         body = 'setp.eq.u32 %p1, 0, 0;\nsetp.ne.u32 %p2, 0, 0;\n' + body
-        name = 'wgmma_m64n%dk%d_%s_%s_%s_%s%s%s' % (
+        name = 'wgmma_m64n%dk%d_%s_%s_%s_%s%s%s%s' % (
             n,
             k,
             dt,
@@ -438,11 +443,13 @@ ld.shared.b32 %%a%d, [%%r14+%d];
             'swizzle%d' % span if span else 'plain',
             '_registers' if registers else '',
             '_negated' if negate != (1, 1) else '',
+            '_shifted%d' % shift if shift else '',
         )
+        finds = ['finds: swizzle-alignment: does not begin on a multiple of'] if shift else []
         f.program(
             name,
             SILICON,
-            ['in b32: ' + hexes(image), 'out b32: ' + hexes(out)],
+            ['in b32: ' + hexes(image), 'out b32: ' + hexes(out)] + finds,
             body,
             registers='.reg .b32 %%d<%d>; .reg .b32 %%a<16>; .shared .align 1024 .b8 smem[%d];'
             % (max(count, 1), len(image) * 4),
@@ -463,6 +470,8 @@ ld.shared.b32 %%a%d, [%%r14+%d];
     add('bf16', 'bf16', 'f32', 8, 1, 32, negate=(-1, 1))
     add('tf32', 'tf32', 'f32', 8, 2, 64)
     add('s8', 'u8', 's32', 8, 2, 64)
+    add('e4m3', 'e4m3', 'f32', 16, 2, 128, shift=384)
+    add('f16', 'f16', 'f32', 16, 2, 64, shift=128)
     add('u8', 's8', 's32', 16, 1, 0)
 
 

@@ -583,6 +583,7 @@ void Definedness::copied(Exec& x, const AsyncOp& op) {
             if (const uint8_t* from = shared_shadow(x, op.source_bytes, op.bytes))
                 for (uint32_t i = 0; i < op.bytes; ++i) place[i] |= from[i];
             break;
+        case AsyncKind::kCancel: std::memset(place, 0, op.bytes); break;
         case AsyncKind::kStoreAsync:
             if (op.reduction == ~0ull) std::memset(place, 0, op.bytes);
             break;

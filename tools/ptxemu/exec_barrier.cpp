@@ -124,7 +124,19 @@ bool exec_mbarrier_init(Exec& x, const Insn& in, uint32_t mask) {
     for (int lane = 0; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
-        check(x, lane, address, mbarrier_init(own_mbarrier_at(x, lane, address), x.at<uint32_t>(in.slot[1])[lane]));
+        const uint32_t count = x.at<uint32_t>(in.slot[1])[lane];
+        const auto same = [&](int other) {
+            return (mask >> other & 1) && lane_address(x, in, 0, other) == address &&
+                   x.at<uint32_t>(in.slot[1])[other] == count;
+        };
+        int earlier = 0;
+        while (earlier < lane && !same(earlier)) ++earlier;
+        if (earlier < lane) {   // stored once, like any value that several lanes store
+            if (x.device->check)
+                warn(x, "mbarrier-reinitialised", "several lanes initialise the same mbarrier; one of them is enough");
+            continue;
+        }
+        check(x, lane, address, mbarrier_init(own_mbarrier_at(x, lane, address), count));
         if (x.checker) [[unlikely]] x.checker->mbarrier_init(x, lane, static_cast<uint32_t>(address));
     }
     return true;

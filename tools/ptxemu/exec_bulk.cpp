@@ -526,6 +526,85 @@ void encode_copy(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
     d.list_memory(ir.operands[1]);
 }
 
+// ---- cluster launch control ----
+
+// The response that the manual calls opaque: x, y and z of the first CTA, and this if a cluster was cancelled.
+constexpr uint32_t kCancelled = 1, kResponseBytes = 16;
+
+// Lists: response (4 words), mbarrier (4). The decision falls here; the responses arrive in each CTA at a time of its
+// own.
+bool exec_try_cancel(Exec& x, const Insn& in, uint32_t mask) {
+    return each_lane(mask, [&](int lane) {
+        const uint32_t at = own_shared_address(x, lane, listed_address(x, in.list, lane), "response");
+        const uint32_t signal = own_shared_address(x, lane, listed_address(x, in.list + 4, lane), "mbarrier address");
+        constexpr uint32_t kOffsetMask = (1u << kRankShift) - 1;
+        std::vector<Destination> all{{at, signal}};
+        if (in.flags & kMulticast) {
+            all.clear();
+            for (uint32_t r = 0; r < x.cta->cluster->ctas.size(); ++r)
+                all.push_back({r << kRankShift | (at & kOffsetMask), r << kRankShift | (signal & kOffsetMask)});
+        }
+        for (const Destination& d : all) {
+            mbarrier_at(x, lane, d.mbarrier);
+            cluster_shared_at(x, lane, d.shared, kResponseBytes, kResponseBytes);
+        }
+        Dim3 first{~0u, ~0u, ~0u};
+        const bool cancelled = cancel_cluster(x, &first);
+        for (const Destination& d : all) {
+            AsyncOp& op = queue_unordered(x, AsyncKind::kCancel, lane);
+            op.shared = d.shared;
+            op.mbarrier = d.mbarrier;
+            op.bytes = kResponseBytes;
+            op.reduction = ~0ull;
+            op.payload = {first.x, first.y, first.z, cancelled ? kCancelled : 0};
+            if (x.checker) [[unlikely]] x.checker->copy_issued(x, op);
+        }
+    });
+}
+void encode_try_cancel(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
+    if (ir.operands.size() != 2) d.fail("clusterlaunchcontrol.try_cancel needs two operands");
+    if (m.has("multicast::cluster::all")) out.flags |= kMulticast;
+    out.list = d.list_begin();
+    for (const Operand& operand : ir.operands) d.list_memory(operand);
+}
+
+uint32_t response_word(Exec& x, uint32_t slot, int word, int lane) {
+    const uint64_t half = x.at<uint64_t>(slot + (word < 2 ? 0 : kLanes * 8))[lane];
+    return static_cast<uint32_t>(half >> 32 * (word & 1));
+}
+// slot: 0 predicate, 1 response.
+bool exec_is_canceled(Exec& x, const Insn& in, uint32_t mask) {
+    uint32_t value = 0;
+    for (int lane = 0; lane < kLanes; ++lane)
+        value |= (response_word(x, in.slot[1], 3, lane) == kCancelled ? 1u : 0) << lane;
+    x.set_predicate(in.slot[0], value, mask);
+    return true;
+}
+// slot 0: response. list: registers for the words from aux on.
+bool exec_first_ctaid(Exec& x, const Insn& in, uint32_t mask) {
+    return each_lane(mask, [&](int lane) {
+        for (uint32_t i = 0; i < in.list_count; ++i) {
+            x.at<uint32_t>(x.lists[in.list + i])[lane] =
+                response_word(x, in.slot[0], static_cast<int>(in.aux + i), lane);
+        }
+    });
+}
+void encode_first_ctaid(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
+    if (ir.operands.size() != 2) d.fail("clusterlaunchcontrol.query_cancel needs two operands");
+    const int dimension = m.one_of({"get_first_ctaid::x", "get_first_ctaid::y", "get_first_ctaid::z"});
+    const Operand& to = ir.operands[0];
+    if (dimension < 0 && (to.kind != Operand::Kind::kVector || to.elements.size() != 4))
+        d.fail("get_first_ctaid.v4 needs a vector of four registers");
+    out.aux = dimension < 0 ? 0 : static_cast<uint32_t>(dimension);
+    out.slot[0] = d.source(ir.operands[1], 128);
+    std::vector<uint32_t> slots;
+    if (dimension >= 0) slots.push_back(d.destination(to, 32));
+    else for (const auto& e : to.elements) slots.push_back(d.destination(e, 32));
+    out.list = d.list_begin();
+    for (uint32_t s : slots) d.list_add(s);
+    out.list_count = static_cast<uint32_t>(slots.size());
+}
+
 // cp.async.mbarrier.arrive{.noinc}: arrives when this thread's earlier cp.async are complete.
 bool exec_copy_arrive(Exec& x, const Insn& in, uint32_t mask) {
     return each_lane(mask, [&](int lane) {
@@ -591,6 +670,18 @@ const Row kRows[] = {
      "*", exec_async_shared, "90", encode_async},
     {"red.async.[mmio].release.(gpu|cluster|sys).[global].add.(u32|s32|u64|s64)", "*", exec_async_global, "100",
      encode_async},
+    // clusterlaunchcontrol.try_cancel.async{.space}.completion{.multicast::cluster::all}.b128 [addr], [mbar]
+    // (9.7.13.17)
+    {"clusterlaunchcontrol.try_cancel.async.[shared::cta].mbarrier::complete_tx::bytes.b128", "*", exec_try_cancel,
+     "100", encode_try_cancel},
+    {"clusterlaunchcontrol.try_cancel.async.[shared::cta].mbarrier::complete_tx::bytes.multicast::cluster::all.b128",
+     "*", exec_try_cancel, "100f", encode_try_cancel},
+    // clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 p, response;  .get_first_ctaid.v4.b32.b128 {x, y, z, _},
+    // response;  .get_first_ctaid::dimension.b32.b128 d, response  (9.7.13.18)
+    {"clusterlaunchcontrol.query_cancel.is_canceled.pred.b128", "p s128", exec_is_canceled, "100"},
+    {"clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128", "*", exec_first_ctaid, "100", encode_first_ctaid},
+    {"clusterlaunchcontrol.query_cancel.(get_first_ctaid::x|get_first_ctaid::y|get_first_ctaid::z).b32.b128", "*",
+     exec_first_ctaid, "100", encode_first_ctaid},
     // cp.async.bulk.prefetch.L2.global{.cache_hint} [src], size
     {"cp.async.bulk.prefetch.L2.global", "m s32", exec_nothing, "90"},
     {"cp.async.bulk.prefetch.L2.global.L2::cache_hint", "m s32 s64", exec_nothing, "90"},
@@ -671,9 +762,10 @@ void complete(Exec& x, AsyncOp& op) {
                             place(op.source_bytes, op.bytes), op.bytes);
             mbarrier_complete_at(x, op, op.mbarrier, op.bytes);
             break;
+        case AsyncKind::kCancel:
         case AsyncKind::kStoreAsync:
         case AsyncKind::kGlobalAsync: {
-            const bool shared = op.kind == AsyncKind::kStoreAsync;
+            const bool shared = op.kind != AsyncKind::kGlobalAsync;
             uint8_t* to = shared ? place(op.shared, op.bytes) : reinterpret_cast<uint8_t*>(op.global);
             const uint8_t* values = reinterpret_cast<const uint8_t*>(op.payload.data());
             if (op.reduction == ~0ull) std::memcpy(to, values, op.bytes);

@@ -32,7 +32,6 @@ const Row kRows[] = {
      refuse<"the im2col modes are">},
     {"cp.async.bulk.global.shared::cta.bulk_group.[L2::cache_hint].cp_mask", "*", nullptr, nullptr,
      refuse<"cp_mask is">},
-    {"clusterlaunchcontrol.**", "*", nullptr, nullptr, refuse<"clusterlaunchcontrol is">},
     {"multimem.**", "*", nullptr, nullptr, refuse<"multimem is">},
     {"tensormap.replace.**", "*", nullptr, nullptr, refuse<"tensormap.replace is">},
     {"mma.sp.**", "*", nullptr, nullptr, refuse<"a sparse matrix operand is">},

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fifth-generation tensor core: Tensor Memory, its loads and stores, MMA and commit (PTX ISA 9.7.16). Arithmetic
 // and layouts are in tensor_core.*; here is what each instruction does when.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <span>
 
 #include "checker.h"
 #include "definedness.h"
@@ -336,6 +338,7 @@ bool exec_tmem_load(Exec& x, const Insn& in, uint32_t mask) {
     op.instr_descriptor = in.aux;
     op.bytes = in.slot[1];
     op.payload.assign(x.lists + in.list, x.lists + in.list + in.list_count);
+    ++x.warp->tmem_loads;
     return true;
 }
 bool exec_tmem_store(Exec& x, const Insn& in, uint32_t mask) {
@@ -718,6 +721,7 @@ void complete_tensor(Exec& x, AsyncOp& op) {
             break;
         case AsyncKind::kCommit: mbarrier_arrive_at(x, op, op.mbarrier); break;
         case AsyncKind::kTmemLoad:
+            --x.warp->tmem_loads;
             load_cells(x, decode_shape(op.instr_descriptor, op.bytes), op.tmem, op.payload.data(), op.mask);
             break;
         case AsyncKind::kTmemStore:
@@ -727,11 +731,14 @@ void complete_tensor(Exec& x, AsyncOp& op) {
     }
 }
 
-void finish_tmem_accesses(Exec& x, AsyncKind kind) {
+namespace {
+
+template <typename Chosen>
+void finish_of_warp(Exec& x, Chosen chosen) {
     auto& pending = x.cta->unordered;
     const uint32_t pc = x.pc;
     for (size_t i = 0; i < pending.size();) {
-        if (pending[i].kind != kind || pending[i].warp != x.warp->index) {
+        if (pending[i].warp != x.warp->index || !chosen(pending[i])) {
             ++i;
             continue;
         }
@@ -742,6 +749,23 @@ void finish_tmem_accesses(Exec& x, AsyncKind kind) {
         ++x.cta->epoch;
     }
     x.pc = pc;
+}
+
+}   // namespace
+
+void finish_tmem_accesses(Exec& x, AsyncKind kind) {
+    finish_of_warp(x, [kind](const AsyncOp& op) { return op.kind == kind; });
+}
+
+void finish_tmem_loads_used(Exec& x) {
+    const ShadowInfo& info = x.program->shadow[x.pc];
+    const std::span<const Use> uses{x.program->uses.data() + info.first_use, info.uses};
+    if (uses.empty()) return;
+    finish_of_warp(x, [uses](const AsyncOp& op) {
+        return op.kind == AsyncKind::kTmemLoad && std::any_of(uses.begin(), uses.end(), [&op](const Use& use) {
+                   return std::find(op.payload.begin(), op.payload.end(), use.slot) != op.payload.end();
+               });
+    });
 }
 
 std::span<const Row> rows_tcgen05() { return kRows; }

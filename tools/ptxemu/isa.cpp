@@ -67,6 +67,26 @@ bool match_words(const std::vector<SyntaxWord>& syntax, size_t s, const std::vec
     return word.optional && match_words(syntax, s + 1, words, w);
 }
 
+// ptxas takes modifiers in any order, words of one kind (types, state spaces) in theirs. words: in the order of the
+// syntax afterwards. Rows that leave words open are not for this.
+bool reorder_words(const std::vector<SyntaxWord>& syntax, std::vector<std::string_view>* words) {
+    std::vector<std::string_view> left = *words, ordered;
+    for (const SyntaxWord& word : syntax) {
+        const auto& any = word.alternatives;
+        if (any.front() == "*" || any.front() == "**") return false;
+        const auto at = std::find_first_of(left.begin(), left.end(), any.begin(), any.end());
+        if (at != left.end()) {
+            ordered.push_back(*at);
+            left.erase(at);
+        } else if (!word.optional) {
+            return false;
+        }
+    }
+    if (!left.empty() || ordered.front() != words->front()) return false;
+    *words = std::move(ordered);
+    return true;
+}
+
 bool cpu_has_avx2() {
 #if defined(__x86_64__)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -257,7 +277,7 @@ bool target_has(const std::string& target, const char* needs) {
 void Decoder::fail(const std::string& why) const {
     const int line = ir_ ? ir_->line : 0;
     const std::string text = ir_ ? ir_->text() : "";
-    throw PtxError(line, "PTX line " + std::to_string(line) + ": `" + text + "`: " + why);
+    throw PtxError(line, "`" + text + "`: " + why);
 }
 
 uint32_t Decoder::allocate(int bits) {
@@ -824,6 +844,11 @@ void Decoder::decode_instruction(const Instruction& ir) {
     auto rows = table().find(words[0]);
     if (rows == table().end()) fail("unknown instruction " + ir.opcode);
     std::string reason;
+    const auto as_written = [&words](const CompiledRow& row) { return match_words(row.words, 0, words, 0); };
+    if (std::none_of(rows->second.begin(), rows->second.end(), as_written)) {
+        for (const auto& candidate : rows->second)
+            if (reorder_words(candidate.words, &words)) break;
+    }
     for (const auto& candidate : rows->second) {
         if (!match_words(candidate.words, 0, words, 0)) continue;
         const Row& row = *candidate.row;

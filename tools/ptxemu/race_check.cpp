@@ -370,6 +370,7 @@ void Checker::copy_issued(Exec& x, AsyncOp& op) {
     switch (op.kind) {
         case AsyncKind::kTensorLoad:
         case AsyncKind::kBulkLoad:
+        case AsyncKind::kCancel:
         case AsyncKind::kBulkSharedCopy:
         case AsyncKind::kBulkSharedReduce: {
             // One agent reads and writes; nobody waits for the reading half alone.
@@ -378,7 +379,7 @@ void Checker::copy_issued(Exec& x, AsyncOp& op) {
             op.agent.clock = a.clock;
             if (tensor) tma_footprint(*op.map, op.coords, op.shared, nothing, global_part);
             else if (op.kind == AsyncKind::kBulkLoad) global_part(op.global, op.bytes);
-            else shared_part(op.source_bytes, op.bytes);
+            else if (op.kind != AsyncKind::kCancel) shared_part(op.source_bytes, op.bytes);
             a.flags = Record::kAsync | Record::kWrite;
             if (op.kind == AsyncKind::kBulkSharedReduce) a.flags |= kStrongToAll;
             if (tensor) tma_footprint(*op.map, op.coords, op.shared, shared_part, nothing);

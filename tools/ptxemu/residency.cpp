@@ -34,8 +34,7 @@ Residency::Choice Residency::start(std::unique_ptr<Cluster> spare) {
     Choice choice;
     choice.cluster = spare ? std::move(spare) : std::make_unique<Cluster>();
     choice.fresh = true;
-    choice.linear = order_.empty() ? started_ : order_[started_];
-    ++started_;
+    choice.linear = take();
     ++resident_;
     fruitless_ = 0;
     return choice;
@@ -84,6 +83,15 @@ void Residency::ended() {
     --resident_;
     fruitless_ = 0;
     changed_.notify_all();
+}
+
+bool Residency::cancel(uint64_t* linear) {
+    const std::lock_guard lock(mutex_);
+    if (started_ == clusters_) return false;
+    *linear = take();
+    fruitless_ = 0;
+    changed_.notify_all();
+    return true;
 }
 
 Residency::Counts Residency::counts() const {

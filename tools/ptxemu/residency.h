@@ -38,6 +38,8 @@ class Residency {
     // Of a turn that ended with kSliced or kPolls. progressed: it did more than poll. False: no cluster can ever go on.
     [[nodiscard]] bool give_back(std::unique_ptr<Cluster>& cluster, Turn turn, bool progressed);
     void ended();   // after kEnded
+    // A cluster that has not started and never will, for another one does its work. False: all have started.
+    bool cancel(uint64_t* linear);
 
     // A worker whose turn has made progress counts as busy until the turn ends.
     void busy() { ++busy_; }
@@ -50,6 +52,7 @@ class Residency {
 
   private:
     bool may_start() const { return started_ < clusters_ && resident_ < capacity_; }
+    uint64_t take() { return order_.empty() ? started_++ : order_[started_++]; }
     Choice start(std::unique_ptr<Cluster> spare);
 
     mutable std::mutex mutex_;

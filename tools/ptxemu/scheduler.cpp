@@ -413,13 +413,28 @@ void Worker::set_up_exec(Cta& cta, Warp& warp) {
     if (exec.checker) exec.checker->attach(*this);
 }
 
+Dim3 Worker::cluster_id(uint64_t linear) const {
+    const uint32_t across = launch->grid.x / launch->cluster.x, down = launch->grid.y / launch->cluster.y;
+    return {static_cast<uint32_t>(linear % across), static_cast<uint32_t>(linear / across % down),
+            static_cast<uint32_t>(linear / across / down)};
+}
+
+bool cancel_cluster(Exec& x, Dim3* first) {
+    Cluster& cluster = *x.cta->cluster;
+    uint64_t linear = 0;
+    if (cluster.adversarial && cluster.random.below(8) == 0) return false;
+    if (!x.worker->residency->cancel(&linear)) return false;
+    const Dim3 id = x.worker->cluster_id(linear), &size = x.worker->launch->cluster;
+    *first = {id.x * size.x, id.y * size.y, id.z * size.z};
+    return true;
+}
+
 void Worker::start_cluster(uint64_t linear) {
     Cluster& cluster = *current;
     const Dim3 &grid = launch->grid, &size = launch->cluster;
-    const uint32_t across = grid.x / size.x, down = grid.y / size.y, ctas = size.x * size.y * size.z;
+    const uint32_t ctas = size.x * size.y * size.z;
     cluster.linear = linear;
-    cluster.id = {static_cast<uint32_t>(linear % across), static_cast<uint32_t>(linear / across % down),
-                  static_cast<uint32_t>(linear / across / down)};
+    cluster.id = cluster_id(linear);
     cluster.adversarial = device->seed != 0;
     cluster.random.state = mix(mix(device->seed) + linear) | 1;
     cluster.live_ctas = ctas;
@@ -600,6 +615,7 @@ uint32_t Worker::run_warp(Warp& warp, uint32_t budget) {
             const Insn& in = code[pc];
             if constexpr (kObserved) {
                 exec.pc = pc;
+                if (warp.tmem_loads != 0) finish_tmem_loads_used(exec);
                 if (exec.definedness) exec.definedness->before(exec, in, mask);
             }
             const uint32_t m = mask & (*exec.at<uint32_t>(in.guard) ^ in.guard_flip);
@@ -845,6 +861,7 @@ bool in_use(const AsyncOp& op, const Cta& issuer, uint32_t rank) {
         case AsyncKind::kGlobalAsync: return false;
         case AsyncKind::kTensorLoad:
         case AsyncKind::kBulkLoad:
+        case AsyncKind::kCancel:
         case AsyncKind::kStoreAsync: return op.shared >> kRankShift == rank || op.mbarrier >> kRankShift == rank;
         case AsyncKind::kBulkSharedCopy:
         case AsyncKind::kBulkSharedReduce: return own || op.shared >> kRankShift == rank;
@@ -970,7 +987,7 @@ Turn Worker::run_cluster() {
         if (cluster.adversarial)
             quantum = cluster.random.below(8) == 0 ? 1 + cluster.random.below(2048) : 1 + cluster.random.below(48);
         set_up_exec(cta, warp);
-        const bool observed = exec.definedness != nullptr || exec.profile != nullptr;
+        const bool observed = cluster.adversarial || exec.definedness != nullptr || exec.profile != nullptr;
         const uint32_t executed =
             std::max(1u, observed ? run_warp<true>(warp, quantum) : run_warp<false>(warp, quantum));
         cluster.time += executed;

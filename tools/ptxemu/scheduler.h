@@ -47,6 +47,7 @@ struct Worker {
             on_end();
         }
     }
+    Dim3 cluster_id(uint64_t linear) const;
     std::string fault_text(const Fault& fault) const;
     Finding fault_finding(const Fault& fault) const;
     // The instruction at pc as one side of a finding; role and CTA are the caller's.

@@ -149,16 +149,6 @@ std::string decode_smem_descriptor(uint64_t bits, bool sm100, SmemDescriptor* ou
         return illegal("matrix base offset (bits 49-51)", static_cast<uint32_t>(d.base_offset),
                        "only patterns that start on their natural boundary are supported (0)");
     }
-    // With base offset 0 the pattern starts at a multiple of 8 rows of the span; an advance along K stays in a row.
-    if (d.swizzle_bytes != 0) {
-        const uint32_t boundary = static_cast<uint32_t>(d.swizzle_bytes) * 8;
-        const uint32_t offset = d.start % boundary;
-        if (offset >= static_cast<uint32_t>(d.swizzle_bytes)) {
-            return illegal("matrix start address", d.start,
-                           "with base offset 0 it must lie within " + std::to_string(d.swizzle_bytes) +
-                               " bytes of a multiple of " + std::to_string(boundary));
-        }
-    }
     *out = d;
     return {};
 }

@@ -79,6 +79,7 @@ struct Warp {
     std::vector<Frame> frames;   // interned return stacks; [0] unused
     uint32_t dynamic_clock = 0;
     uint32_t pending_async = 0;   // AsyncOps of this warp that wait_group or tcgen05.wait can wait for
+    uint32_t tmem_loads = 0;      // tcgen05.ld that have not delivered their registers yet
     Allocation cached;            // the last global allocation accessed
     std::array<uint32_t, kLanes> bulk_group{}, copy_group{}, wgmma_group{};   // number of the open group per lane
     // Of the lane's barrier.cluster.arrive that it has not yet waited for: the cluster's generation + 1; else 0.
@@ -106,6 +107,7 @@ enum class AsyncKind : uint8_t {
     kBulkSharedReduce,
     kStoreAsync,    // st.async, red.async to shared memory
     kGlobalAsync,   // the same to global memory
+    kCancel,        // the response of clusterlaunchcontrol.try_cancel
     kCopy,
     kCopyArrive,
     kMma,
@@ -293,6 +295,9 @@ bool barrier_arrive(Exec& x, uint32_t mask, uint32_t id, uint32_t threads, bool 
 // Releases named barriers, and barrier.cluster, whose count is reached by arrivals or exits.
 void barrier_check(Cta& cta);
 void cluster_barrier_check(Cluster& cluster);
+// Takes a cluster of the launch that has not started, which then never does. False: none is left, or the request is
+// refused, as in some schedules. first: the id of its first CTA.
+bool cancel_cluster(Exec& x, Dim3* first);
 // Queue an asynchronous operation: due, serial and owner are filled in here.
 AsyncOp& queue_unordered(Exec& x, AsyncKind kind, int lane);
 AsyncOp& queue_tensor(Exec& x, AsyncKind kind, int lane);
@@ -305,8 +310,10 @@ void complete_tensor(Exec& x, AsyncOp& op);
 void complete_wgmma(Exec& x, AsyncOp& op);
 // Address in shared memory of element (mn, k), `bytes` wide, of an MN-major matrix operand.
 uint32_t mn_major_address(const SmemDescriptor& d, int bytes, int mn, int k);
-// tcgen05.ld and st of the warp that are still in flight.
+// tcgen05.ld and st of the warp that are still in flight; loads into registers that the instruction at x.pc uses:
+// "ordering through true register dependency will be respected" without tcgen05.wait::ld (PTX ISA 9.7.16.6.4.5).
 void finish_tmem_accesses(Exec& x, AsyncKind kind);
+void finish_tmem_loads_used(Exec& x);
 
 // Address helpers (exec_memory.cpp). Each faults with the lane and address. A shared address holds the rank of its CTA
 // in the cluster from bit kRankShift on, as on sm_90 and later.
