@@ -706,6 +706,25 @@ TEST_CASE("launches: misuse", "[driver]") {
     CHECK(cuLaunchKernelEx(&config, store, params, nullptr) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
     attribute.value.clusterDim = {1, 0, 1};
     CHECK(cuLaunchKernelEx(&config, store, params, nullptr) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    CUlaunchAttribute two[2] = {};   // a regular and a preferred cluster
+    two[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    two[0].value.clusterDim = {2, 1, 1};
+    two[1].id = CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION;
+    config.attrs = two;
+    config.numAttrs = 2;
+    const struct {
+        unsigned x, z;
+        CUresult expected;
+    } preferred[] = {{4, 1, CUDA_SUCCESS},
+                     {2, 1, CUDA_SUCCESS},
+                     {3, 1, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+                     {6, 1, CUDA_ERROR_INVALID_CLUSTER_SIZE},   // the grid is 16
+                     {4, 2, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+                     {0, 1, CUDA_ERROR_INVALID_CLUSTER_SIZE}};
+    for (const auto& c : preferred) {
+        two[1].value.preferredClusterDim = {c.x, 1, c.z};
+        CHECK(cuLaunchKernelEx(&config, store, params, nullptr) == c.expected);
+    }
     uint32_t word = 0;
     CHECK(cuMemcpyDtoH(&word, out, 4) == CUDA_SUCCESS);
     CHECK(word == 7);

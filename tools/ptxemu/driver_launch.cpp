@@ -134,6 +134,7 @@ std::vector<uint8_t> pack_params(const Function& function, void** params, void**
 struct Attributes {
     bool cluster = false;   // Launch::cluster is given
     bool cooperative = false;
+    Dim3 preferred{0, 0, 0};   // a larger cluster that the device may use instead; 0: none is given
 };
 void read_attributes(const CUlaunchConfig& config, Launch& launch, Attributes& out) {
     if (config.numAttrs != 0 && config.attrs == nullptr) fail(CUDA_ERROR_INVALID_VALUE, "attrs is null");
@@ -159,6 +160,14 @@ void read_attributes(const CUlaunchConfig& config, Launch& launch, Attributes& o
             case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
             case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
             case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: break;
+            case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION: {
+                const auto& dim = attribute.value.preferredClusterDim;
+                if (dim.x == 0 || dim.y == 0 || dim.z == 0) {
+                    fail(CUDA_ERROR_INVALID_CLUSTER_SIZE, "a preferred cluster dimension is 0");
+                }
+                out.preferred = {dim.x, dim.y, dim.z};
+                break;
+            }
             case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: out.cooperative = attribute.value.cooperative != 0; break;
             default:
                 fail(CUDA_ERROR_NOT_SUPPORTED,
@@ -184,6 +193,20 @@ void resolve_cluster(const LoadedFunction& f, bool has_cluster, Launch& launch) 
     }
 }
 
+// Blocks may be grouped by the preferred dimension or by the regular one; here it is always the latter.
+void check_preferred(const Dim3& preferred, const Launch& launch) {
+    if (preferred.x == 0) return;
+    const Dim3 &regular = launch.cluster, &grid = launch.grid;
+    if (preferred.x % regular.x != 0 || preferred.y % regular.y != 0 || preferred.z != regular.z) {
+        fail(CUDA_ERROR_INVALID_CLUSTER_SIZE, "preferred cluster " + dims_text(preferred) + " is no multiple of " +
+                                                  dims_text(regular) + " in x and y, and the same in z");
+    }
+    if (grid.x % preferred.x != 0 || grid.y % preferred.y != 0) {
+        fail(CUDA_ERROR_INVALID_CLUSTER_SIZE,
+             "grid " + dims_text(grid) + " is no multiple of the preferred cluster " + dims_text(preferred));
+    }
+}
+
 Launch shape_of(const State& s, const LoadedFunction& f, const CUlaunchConfig& config) {
     Launch launch;
     launch.grid = {config.gridDimX, config.gridDimY, config.gridDimZ};
@@ -193,6 +216,7 @@ Launch shape_of(const State& s, const LoadedFunction& f, const CUlaunchConfig& c
     read_attributes(config, launch, attributes);
     resolve_cluster(f, attributes.cluster, launch);
     check_cluster(s, f, launch);
+    check_preferred(attributes.preferred, launch);
     return launch;
 }
 
