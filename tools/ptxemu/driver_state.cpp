@@ -10,9 +10,18 @@ State& state() {
     return s;
 }
 
+// Calls that come from destructors of static objects, when the thread's own are gone, find no context.
 std::vector<std::shared_ptr<Context>>& context_stack() {
-    thread_local std::vector<std::shared_ptr<Context>> stack;
-    return stack;
+    using Stack = std::vector<std::shared_ptr<Context>>;
+    thread_local bool ended = false;
+    thread_local struct Owner {
+        Stack stack;
+        ~Owner() { ended = true; }
+    } owner;
+    if (!ended) [[likely]] return owner.stack;
+    static Stack& none = *new Stack;
+    none.clear();
+    return none;
 }
 
 Initialised::Initialised() : lock(state().mutex), s(state()) {

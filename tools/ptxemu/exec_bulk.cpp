@@ -2,6 +2,7 @@
 // Asynchronous copies: cp.async, cp.async.bulk, TMA tensor copies (PTX ISA 9.7.9.25). Issued here, carried out by
 // complete() when the scheduler lets time pass: global memory is read and shared memory written at that moment.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -152,9 +153,17 @@ Reduction tensor_reduction(int lane, const TensorMapArgs& map, AtomOp op) {
 
 // shared -> global. Lists: map (4), src (4), coordinates. imm: 0 store, else AtomOp + 1.
 bool exec_tensor_store(Exec& x, const Insn& in, uint32_t mask) {
+    struct Stored {
+        uint64_t map;
+        uint32_t from;
+        std::array<int32_t, 5> coords;
+        bool operator==(const Stored&) const = default;
+    };
+    std::vector<Stored> earlier;   // by other lanes
     return each_lane(mask, [&](int lane) {
         const int rank = static_cast<int>(in.aux);
-        auto map = tensor_map_at(x, lane, listed_address(x, in.list, lane));
+        const uint64_t map_address = listed_address(x, in.list, lane);
+        auto map = tensor_map_at(x, lane, map_address);
         check_rank(lane, *map, rank);
         const uint32_t src = own_shared_address(x, lane, listed_address(x, in.list + 4, lane), "source");
         const uint32_t bytes = tma_box_bytes(*map);
@@ -170,7 +179,13 @@ bool exec_tensor_store(Exec& x, const Insn& in, uint32_t mask) {
         op.grouped = true;
         op.group = x.warp->bulk_group[lane];
         read_coordinates(x, in.list + 8, rank, lane, op.coords);
-        if (x.checker) [[unlikely]] x.checker->copy_issued(x, op);
+        if (!x.checker) [[likely]] return;
+        const Stored stored{map_address, src, std::to_array(op.coords)};
+        op.repeated = in.imm == 0 && std::find(earlier.begin(), earlier.end(), stored) != earlier.end();
+        if (op.repeated)
+            warn(x, "repeated-store", "several lanes of one instruction store the same tile; one of them is enough");
+        earlier.push_back(stored);
+        x.checker->copy_issued(x, op);
     });
 }
 

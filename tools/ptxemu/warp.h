@@ -135,6 +135,7 @@ struct AsyncOp {
     uint32_t group = 0;     // of the issuing thread
     bool grouped = false;   // completion by group, else by mbarrier
     bool read_done = false;
+    bool repeated = false;   // an earlier lane of the instruction stores the same
     uint32_t shared = 0, mbarrier = 0, bytes = 0;
     uint64_t global = 0;
     uint32_t source_bytes = 0;
