@@ -87,8 +87,8 @@ def tcgen05(folder):
          'fails: deadlock: pending arrivals 1 of 1', commit='')
     case('mma_operand_in_generic_proxy', 'manual 8.6: a thread writes A, and no fence.proxy.async',
          'finds: missing-proxy-fence: fence.proxy.async in the writing thread', edit='@!%p0 st.shared.b32 [a], 1;')
-    case('mma_swizzle_off_its_boundary', 'manual 9.7.16.4.1: a pattern of 128-byte swizzle begins on 1024 bytes, or a '
-         'base offset says where', illegal + 'base offset', edit='add.s64 %l1, %l1, 8;')
+    case('mma_base_offset', 'manual table 40: bits 49 to 51 say where a pattern off its boundary begins: refused',
+         illegal + 'base offset', edit='xor.b64 %l1, %l1, 0x2000000000000;')
     case('mma_descriptor_version', 'manual table 40: bits 46 to 48 are 0b001', illegal + 'bits 46',
          edit='xor.b64 %l0, %l0, 0x400000000000;')
     case('mma_descriptor_reserved', 'manual table 40: bits 14 and 15 are 0', illegal + 'reserved',
