@@ -7,6 +7,7 @@
 
 #include "kernel/generic_score_layout.h"
 #include "kernel/sm100_score_layout.h"
+#include "kernel/sm90_decode_layout.h"
 #include "kernel/sm90_fast_layout.h"
 #include "kernel/sm90_score_layout.h"
 #include "kernel/sm90_wide_layout.h"
@@ -88,6 +89,33 @@ namespace {
     LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, kAllFeatures)
 #define LIDX_SM90_PLAIN_ROW(symbol_, heads_, depth_, tokens_)                                                        \
     LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, kSmLimit)
+#define LIDX_SM90_DECODE_ROW(symbol_, heads_, depth_, tokens_)                                                       \
+    KernelRow{                                                                                                       \
+        .symbol = #symbol_,                                                                                          \
+        .source = "sm90_decode",                                                                                     \
+        .architectures = "sm_90a",                                                                                   \
+        .arithmetic = LIDX_ARITHMETIC_SM90,                                                                          \
+        .capability_min = 90,                                                                                        \
+        .capability_max = 90,                                                                                        \
+        .capability_text = "9.0",                                                                                    \
+        .operands = Operands::kPointers,                                                                             \
+        .heads = heads_,                                                                                             \
+        .depth = depth_,                                                                                             \
+        .depth_step = depth_,                                                                                        \
+        .pages = Pages::kMultiplesOf16,                                                                              \
+        .features = kSmLimit,                                                                                        \
+        .pdl = true,                                                                                                 \
+        .schedule = Schedule::kWarpgroups,                                                                           \
+        .tile_keys = sm90_decode::kTileKeys,                                                                         \
+        .tile_tokens = tokens_,                                                                                      \
+        .q_box_rows = 0,                                                                                             \
+        .q_head_major = false,                                                                                       \
+        .threads = sm90_decode::kThreads,                                                                            \
+        .shared_bytes = sm90_decode::shared_bytes(sm90_decode::kGroups),                                             \
+        .shared_bytes_decode = sm90_decode::shared_bytes(1),                                                         \
+        .shared_bytes_static = 0,                                                                                    \
+        .tmem_columns = 0,                                                                                           \
+    },
 #define LIDX_GENERIC_SCORE_ROW(symbol_, heads_, depth_, tokens_)   \
     KernelRow{                                                     \
         .symbol = #symbol_,                                        \
@@ -118,6 +146,7 @@ namespace {
 constexpr KernelRow kRows[] = {LIDX_SM100_SCORE_VARIANTS(LIDX_SM100_SCORE_ROW)
                                    LIDX_SM90_FAST_VARIANTS(LIDX_SM90_FAST_ROW)
                                    LIDX_SM90_WIDE_VARIANTS(LIDX_SM90_WIDE_ROW)
+                                       LIDX_SM90_DECODE_VARIANTS(LIDX_SM90_DECODE_ROW)
                                        LIDX_SM90_SCORE_VARIANTS(LIDX_SM90_SCORE_ROW)
                                        LIDX_SM90_PLAIN_VARIANTS(LIDX_SM90_PLAIN_ROW)
                                        LIDX_GENERIC_SCORE_VARIANTS(LIDX_GENERIC_SCORE_ROW)};
@@ -128,6 +157,7 @@ constexpr KernelRow kRows[] = {LIDX_SM100_SCORE_VARIANTS(LIDX_SM100_SCORE_ROW)
 #undef LIDX_SM90_PLAIN_ROW
 #undef LIDX_SM90_TILE_ROW
 #undef LIDX_SM90_ROW
+#undef LIDX_SM90_DECODE_ROW
 #undef LIDX_GENERIC_SCORE_ROW
 static_assert(sizeof(kRows) == kKernelCount * sizeof(KernelRow), "kernel_table.h counts the same rows");
 
@@ -162,6 +192,7 @@ std::string kernel_summaries() {
         const KernelRow& row = kRows[i];
         if (i > 0 && std::strcmp(kRows[i - 1].source, row.source) == 0) continue;
         if (row.arithmetic == LIDX_ARITHMETIC_SM90_FAST) continue;   // serves no shape that others do not
+        if (is_alternative(row)) continue;
         // A support reason has 512 bytes: what holds for the source before is not said again.
         const std::string rest =
             depth_text(row) + ", " + pages_text(row) + ", compute capability " + row.capability_text;

@@ -13,8 +13,8 @@
 namespace lidx {
 
 // What the grid is: a CTA per request, key tile and slice of token tiles (kernel/schedule.h), or persistent CTAs that
-// share the work among themselves (kernel/sm90_schedule.h).
-enum class Schedule { kTiles, kPersistent };
+// share the work among themselves (kernel/sm90_schedule.h), or whose warpgroups do (kernel/sm90_decode_layout.h).
+enum class Schedule { kTiles, kPersistent, kWarpgroups };
 // Contiguous keys are served in any case.
 enum class Pages { kAny, kMultiplesOf16 };
 enum class Operands { kPointers, kTensorMaps };  // kernel parameters (ScoreParams) or (k_map, q_map, ScoreParams)
@@ -61,7 +61,7 @@ struct KernelRow {
 #define LIDX_COUNT_ROW(...) +1
 inline constexpr size_t kKernelCount =
     0 LIDX_SM100_SCORE_VARIANTS(LIDX_COUNT_ROW) LIDX_SM90_FAST_VARIANTS(LIDX_COUNT_ROW)
-        LIDX_SM90_WIDE_VARIANTS(LIDX_COUNT_ROW)
+        LIDX_SM90_WIDE_VARIANTS(LIDX_COUNT_ROW) LIDX_SM90_DECODE_VARIANTS(LIDX_COUNT_ROW)
         LIDX_SM90_SCORE_VARIANTS(LIDX_COUNT_ROW)
         LIDX_SM90_PLAIN_VARIANTS(LIDX_COUNT_ROW)
         LIDX_GENERIC_SCORE_VARIANTS(LIDX_COUNT_ROW);
@@ -120,6 +120,9 @@ inline constexpr const char* kTopkMerge = LIDX_TOPK_MERGE_VARIANTS(LIDX_TOPK_MER
 constexpr bool runs_on(const KernelRow& row, int compute_capability) {
     return compute_capability >= row.capability_min && compute_capability <= row.capability_max;
 }
+
+// Serves nothing that no other source serves on its devices, and does some of it faster: no reason speaks of it.
+constexpr bool is_alternative(const KernelRow& row) { return row.schedule == Schedule::kWarpgroups; }
 
 // A source's kernels, the rows of one architecture, together serve: "heads 4, 8, ...", "depth a multiple of 64 up to
 // 128", "page size a multiple of 16 or contiguous".

@@ -11,6 +11,7 @@
     X(sm100_score)      \
     X(sm90_fast)        \
     X(sm90_wide)        \
+    X(sm90_decode)      \
     X(sm90_score)       \
     X(generic_score)    \
     X(cache_store)      \

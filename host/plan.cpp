@@ -15,6 +15,7 @@
 #include "kernel/live.h"
 #include "kernel/schedule.h"
 #include "kernel/sm100_score_layout.h"
+#include "kernel/sm90_decode_layout.h"
 #include "kernel/sm90_score_layout.h"
 
 namespace lidx {
@@ -136,6 +137,10 @@ std::string obstacle(const KernelRow& row, const lidx_score_desc& desc, const De
     // Coordinates of a tensor map are 32-bit signed.
     if (row.operands == Operands::kTensorMaps && int64_t{desc.max_rows} * desc.heads > kMaxInt32)
         return "needs max_rows * heads up to " + std::to_string(kMaxInt32);
+    if (row.schedule == Schedule::kWarpgroups && desc.batch > 0 &&
+        sm90_decode::units_of(desc.max_keys, request_tokens(desc), row.tile_tokens) >
+            sm90_decode::kMaxUnits / desc.batch)
+        return "needs batch * key tiles * token tiles up to " + std::to_string(sm90_decode::kMaxUnits);
     return "";
 }
 
@@ -149,6 +154,13 @@ std::string source_obstacle(const char* source, const lidx_score_desc& desc, con
         if (text.empty()) text = "needs " + heads_text(source);
     }
     return text;
+}
+
+// Where no kernel is forced, an alternative takes only what it does faster.
+bool is_preferred(const KernelRow& row, const lidx_score_desc& desc) {
+    return !is_alternative(row) ||
+           sm90_decode::prefers_decode(desc.batch, desc.max_keys, request_tokens(desc),
+                                       row.tile_tokens / sm90_decode::kGroups);
 }
 
 std::string shape_text(const lidx_score_desc& desc) {
@@ -246,11 +258,12 @@ Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device) {
         if (new_source && best != nullptr) break;
         source = row.source;
         if (!obstacle(row, desc, device).empty()) {
-            const std::string why = new_source ? source_obstacle(source, desc, device) : "";
+            const bool speaks = new_source && !is_alternative(row);
+            const std::string why = speaks ? source_obstacle(source, desc, device) : "";
             if (!why.empty()) obstacles += (obstacles.empty() ? "" : "; ") + std::string(source) + " " + why;
             continue;
         }
-        if (best == nullptr || better(row, *best)) best = &row;
+        if (is_preferred(row, desc) && (best == nullptr || better(row, *best))) best = &row;
     }
     if (best == nullptr)
         return {nullptr, "no kernel serves " + shape_text(desc) + " on compute capability " +
@@ -314,14 +327,23 @@ lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device, int
     const int64_t launch_tokens = std::min(request_tokens(desc), window_rows);
     plan.block[0] = static_cast<uint32_t>(row.threads);
     plan.block[1] = plan.block[2] = 1;
-    if (row.schedule == Schedule::kPersistent) {
-        plan.grid[0] = static_cast<uint32_t>(sm90_score::grid_ctas(
-            desc.batch, columns_covered, launch_tokens, row.tile_keys, row.tile_tokens, multiprocessors));
+    if (row.schedule != Schedule::kTiles) {
+        const bool warpgroups = row.schedule == Schedule::kWarpgroups;
+        const int64_t most_ctas = warpgroups ? sm90_decode::kMaxCtas : multiprocessors;
+        plan.grid[0] = static_cast<uint32_t>(
+            sm90_score::grid_ctas(desc.batch, columns_covered, launch_tokens, row.tile_keys, row.tile_tokens,
+                                  std::min(most_ctas, multiprocessors)));
         plan.grid[1] = plan.grid[2] = 1;
-        plan.shared_bytes = static_cast<uint32_t>(row.shared_bytes);
-        if (row.shared_bytes_decode != row.shared_bytes)   // as many Q buffers as its blocks have groups
-            plan.shared_bytes = static_cast<uint32_t>(
-                sm90_score::shared_bytes(request_tokens(desc), row.tile_tokens / sm90_score::kGroups));
+        const int64_t tokens = request_tokens(desc);   // as many Q buffers as its blocks have groups
+        int bytes = row.shared_bytes;
+        if (warpgroups) {
+            bytes = sm90_decode::shared_bytes(
+                sm90_decode::groups_of(tokens, row.tile_tokens / sm90_decode::kGroups));
+            plan.params.tiles[0] = sm90_decode::share_part(plan.grid[0] * sm90_decode::kWarpgroups);
+        } else if (row.shared_bytes_decode != row.shared_bytes) {
+            bytes = sm90_score::shared_bytes(tokens, row.tile_tokens / sm90_score::kGroups);
+        }
+        plan.shared_bytes = static_cast<uint32_t>(bytes);
         return plan;
     }
     const int64_t tiles = token_tiles(launch_tokens, row.tile_tokens);

@@ -47,6 +47,12 @@
     X(sm90_score_h64_plain, 64, 128, 4)  \
     X(sm90_score_h32_plain, 32, 128, 8)
 
+// The same for plain work of few tokens per request (decode). X(symbol, heads, depth, tokens): query tokens that share
+// one read of K. The same bits.
+#define LIDX_SM90_DECODE_VARIANTS(X)     \
+    X(sm90_decode_h64, 64, 128, 4)       \
+    X(sm90_decode_h32, 32, 128, 8)
+
 // heads 0 and depth 0: run-time values. One token per CTA row.
 #define LIDX_GENERIC_SCORE_VARIANTS(X) \
     X(generic_score, 0, 0, 1)

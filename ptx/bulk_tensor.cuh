@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor copies by the bulk copy engine, TMA (PTX ISA 9.7.9.27.1.2).
+// Asynchronous copies: tensors by the bulk copy engine, TMA (PTX ISA 9.7.9.27.1.2), bulk copies, cp.async.
 #pragma once
 #include <cstdint>
 
@@ -45,6 +45,28 @@ LIDX_PTX void cp_async_bulk_shared_global(SharedAddr dst_mem, const void* src_me
 //                                                                       PTX ISA 7.0, sm_80 (9.7.9.25.3.1)
 LIDX_PTX void cp_async_ca_4(SharedAddr dst, const void* src) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(dst.value), "l"(src) : "memory");
+}
+
+// cp-size 16: both addresses multiples of 16.
+LIDX_PTX void cp_async_ca_16(SharedAddr dst, const void* src) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(dst.value), "l"(src) : "memory");
+}
+// cp.async.cg.state.global{.level::cache_hint}{.level::prefetch_size} [dst], [src], 16{, cache-policy};
+// .level::cache_hint = { .L2::cache_hint }: PTX ISA 7.4, sm_80. Not by way of L1.
+LIDX_PTX void cp_async_cg_16(SharedAddr dst, const void* src, uint64_t cache_policy) {
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(dst.value), "l"(src),
+                 "l"(cache_policy)
+                 : "memory");
+}
+
+// cp.async.commit_group;                                                PTX ISA 7.0, sm_80 (9.7.9.25.3.2)
+LIDX_PTX void cp_async_commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// cp.async.wait_group N;                                                PTX ISA 7.0, sm_80 (9.7.9.25.3.3)
+// At most the N youngest groups of this thread are still pending.
+template <int kPending>
+LIDX_PTX void cp_async_wait_group() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
 // cp.async.mbarrier.arrive{.noinc}{.shared{::cta}}.b64 [addr];          PTX ISA 7.0, sm_80 (9.7.13.15.15)

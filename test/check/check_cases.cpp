@@ -50,7 +50,9 @@ constexpr Shape kTensorShapes[] = {{"auto", 64, 128},
                                    {"sm100_score_h32", 32, 128},
                                    {"sm100_score_h32_t3", 32, 128},
                                    {"sm90_score_h64", 64, 128},
-                                   {"sm90_score_h32", 32, 128}};
+                                   {"sm90_score_h32", 32, 128},
+                                   {"sm90_decode_h64", 64, 128},
+                                   {"sm90_decode_h32", 32, 128}};
 // The other tiles of the sm100 kernels: each number of heads, narrow ones, both depths.
 constexpr Shape kTileShapes[] = {
     {"sm100_score_h64_t1", 64, 128}, {"sm100_score_h128", 128, 128},  {"sm100_score_h32_t2", 32, 128},
@@ -438,6 +440,17 @@ std::vector<Case> covering_cases() {
             "auto/h32/d128/t24/b1/n130/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1417/fast",
             "auto/h64/d128/t11/b2/n130/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1418/fast",
             "auto/h16/d128/t30/b1/n130/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1419/fast",
+            // The shares of warpgroups: more requests than lanes, thrice; windows of 32 tiles that cross them; several
+            // token blocks; tiles whose warps have keys, a few or none.
+            "sm90_decode_h64/h64/d128/t1/b700/n70/p32/split-pool/pad0/gap0/special/lengths/check/tight/s1121",
+            "sm90_decode_h64/h64/d128/t9/b1/n2600/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1122",
+            "sm90_decode_h64/h64/d128/t1/b2/n8300/p16/block-split/pad16/gap1/normal/ragged/nocheck/guard/s1123",
+            "sm90_decode_h64/h64/d128/t3/b150/n200/p64/block-split/pad0/gap0/normal/ragged/check/guard/s1124",
+            "sm90_decode_h64/h64/d128/t4/b40/n300/p48/block-split/pad0/gap0/lattice/bad-pages/check/guard/s1125",
+            "sm90_decode_h32/h32/d128/t8/b3/n1100/p128/block-split/pad0/gap0/normal/bad-pages/check/guard/s1126",
+            "sm90_decode_h32/h32/d128/t17/b2/n2600/p0/contiguous/pad0/gap0/codes/slack/nocheck/guard/s1127",
+            "sm90_decode_h32/h32/d128/t2/b40/n730/p256/split-pool/pad0/gap3/lattice/ragged/nocheck/tight/s1128",
+            "sm90_decode_h32/h32/d128/t5/b1/n8191/p0/contiguous/pad0/gap0/special/plain/nocheck/tight/s1129",
             // A NaN for each head at each place of a token tile, one at a time.
             "sm100_score_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1301",
             "sm100_score_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1302",
@@ -448,6 +461,8 @@ std::vector<Case> covering_cases() {
             "sm100_score_h4/h4/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1309",
             "sm90_score_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1304",
             "sm90_score_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1305",
+            "sm90_decode_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1310",
+            "sm90_decode_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1311",
         });
     append(&cases, engine_cases());
     append(&cases, sm100_engine_cases());
@@ -459,6 +474,7 @@ std::vector<Case> long_cases() {
     uint32_t seed = 100000;
     constexpr Shape shapes[] = {{"sm90_score_h64", 64, 128},     {"sm90_score_h32", 32, 128},
                                 {"sm90_score_h64_plain", 64, 128}, {"sm90_score_h32_plain", 32, 128},
+                                {"sm90_decode_h64", 64, 128},    {"sm90_decode_h32", 32, 128},
                                 {"sm100_score_h64", 64, 128},    {"sm100_score_h32", 32, 128},
                                 {"sm100_score_h32_t3", 32, 128}, {"generic_score", 64, 128},
                                 {"generic_score", 32, 128}};
@@ -494,6 +510,8 @@ std::vector<Case> long_cases() {
         "sm90_score_h32/h32/d128/t8/b1/n150000/p0/contiguous/pad0/gap0/lattice/plain/nocheck/guard/s1202",
         "sm90_score_h64_plain/h64/d128/t4/b1/n150000/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1203",
         "sm90_score_h32_plain/h32/d128/t8/b1/n150000/p0/contiguous/pad0/gap0/lattice/plain/nocheck/guard/s1204",
+        "sm90_decode_h64/h64/d128/t1/b3/n550000/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1205",
+        "sm90_decode_h32/h32/d128/t8/b1/n150000/p0/contiguous/pad0/gap0/lattice/plain/nocheck/guard/s1206",
     });
     return cases;
 }
@@ -530,6 +548,10 @@ std::vector<Case> seed_cases() {
             "sm90_fast_h64/h64/d128/t6/b6/n450/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2202/causal",
             "sm90_fast_h32/h32/d128/t26/b2/n300/p32/split-pool/pad0/gap0/lattice/slack/check/tight/s2203/window,fill9",
             "sm90_fast_h32/h32/d128/t10/b3/n900/p0/contiguous/pad0/gap2/special/plain/nocheck/guard/s2204",
+            "sm90_decode_h64/h64/d128/t1/b5/n1450/p64/block-split/pad0/gap0/normal/ragged/nocheck/guard/s2111",
+            "sm90_decode_h64/h64/d128/t3/b40/n200/p32/split-pool/pad0/gap1/lattice/ragged/check/guard/s2112",
+            "sm90_decode_h32/h32/d128/t5/b3/n1100/p48/block-split/pad16/gap0/codes/bad-pages/check/guard/s2113",
+            "sm90_decode_h32/h32/d128/t20/b2/n723/p0/contiguous/pad0/gap2/special/plain/nocheck/tight/s2114",
             "generic_score/h8/d64/t3/b2/n150/p7/block-split/pad0/gap2/normal/ragged/check/guard/s2009",
         });
     return cases;
@@ -617,7 +639,8 @@ std::string missing_coverage(const std::vector<Case>& cases) {
     std::vector<std::string> wanted = {"sliced"};
     auto want = [&](int part, const std::string& value) { wanted.push_back(std::to_string(part) + "=" + value); };
     for (const char* kernel : {"auto", "sm90_score_h64", "sm90_score_h32", "sm90_score_h64_plain",
-                               "sm90_score_h32_plain", "sm90_fast_h64", "sm90_fast_h32", "generic_score"})
+                               "sm90_score_h32_plain", "sm90_fast_h64", "sm90_fast_h32", "sm90_decode_h64",
+                               "sm90_decode_h32", "generic_score"})
         want(0, kernel);
     for (const Shape& shape : kTensorShapes)
         wanted.push_back(std::string(shape.kernel) + "/d" + std::to_string(shape.depth));

@@ -62,6 +62,11 @@ std::string expected_symbol(const Machine& machine, const Inputs& in) {
         if (heads != 64 && heads != 32 && heads != 16 && heads != 8) return "";
         if (in.c.engine.fast && heads >= 32 && std::min(in.max_tokens, in.max_rows) >= 3 * 256 / heads)
             return "sm90_fast_h" + std::to_string(heads);
+        if (heads >= 32 && is_plain(in)) {   // decode: one token of 64 heads, two of 32; up to four times that by size
+            const int64_t groups = ceil_div(std::min(in.max_tokens, in.max_rows) * heads, 64);
+            if (groups <= 1 || (groups <= 4 && in.c.batch * in.max_keys * (groups - 1) <= 2097152))
+                return "sm90_decode_h" + std::to_string(heads);
+        }
         return "sm90_score_h" + std::to_string(heads) + (heads >= 32 && is_plain(in) ? "_plain" : "");
     }
     if (machine.compute_capability / 10 != 10) return "";
@@ -81,6 +86,7 @@ std::string expected_symbol(const Machine& machine, const Inputs& in) {
 }
 
 bool is_sm90(const std::string& symbol) { return symbol.rfind("sm90_", 0) == 0; }
+bool is_sm90_decode(const std::string& symbol) { return symbol.rfind("sm90_decode", 0) == 0; }
 bool is_sm90_wide(const std::string& symbol) { return symbol.rfind("sm90_wide", 0) == 0; }
 bool is_sm90_fast(const std::string& symbol) { return symbol.rfind("sm90_fast", 0) == 0; }
 int64_t tile_keys_of(const std::string& symbol) { return is_sm90_wide(symbol) ? 96 : is_sm90(symbol) ? 64 : 128; }
@@ -234,6 +240,14 @@ Sm90Counts sm90_fast_counts(const Inputs& in, const Outcome& out, int64_t boxes,
     return counts;
 }
 
+// sm90_decode: cp.async brings everything, and every group of 64 columns meets every key tile once.
+Sm90Counts sm90_decode_counts(const Inputs& in) {
+    Sm90Counts counts;
+    for (const Request& r : in.requests)
+        counts.wgmma += 16 * ceil_div(r.keys, 64) * ceil_div(int64_t{r.tokens} * in.c.heads, 64);
+    return counts;
+}
+
 // What the persistent CTAs of an sm90_score kernel load and multiply: each token block reads each key tile once, and a
 // warpgroup per group of 64 columns multiplies it, four warps in four steps. Q comes once for each run of tiles
 // (weights do not come by TMA); where the runs end depends on the shares, which the kernel's own schedule gives.
@@ -303,9 +317,10 @@ std::string compare_counts(const Inputs& in, const Outcome& out, int64_t slices,
     const int64_t boxes = in.page_size != 0 ? tile_keys / box_slots : 1;
     int64_t wgmma = 0;
     if (is_sm90(out.symbol)) {
-        const Sm90Counts counts = is_sm90_wide(out.symbol)   ? sm90_wide_counts(in, out, boxes, box_slots)
-                                  : is_sm90_fast(out.symbol) ? sm90_fast_counts(in, out, boxes, box_slots)
-                                                             : sm90_counts(in, out, boxes, box_slots);
+        const Sm90Counts counts = is_sm90_wide(out.symbol)     ? sm90_wide_counts(in, out, boxes, box_slots)
+                                  : is_sm90_fast(out.symbol)   ? sm90_fast_counts(in, out, boxes, box_slots)
+                                  : is_sm90_decode(out.symbol) ? sm90_decode_counts(in)
+                                                               : sm90_counts(in, out, boxes, box_slots);
         wgmma = counts.wgmma;
         loads = counts.loads;
         bytes = counts.bytes;

@@ -7,7 +7,7 @@ change. It is caught by a finding, a fault or other scores under one of eleven s
 kind lists must be among those given; or it stands in the table of equivalent mutants, with the reason why nothing can
 show it, and must then not be caught. The kernel itself must be silent.
 
-usage: mutant_test.py CHECK sm100|sm90 PTX [--long] [--show] [--only=TEXT]
+usage: mutant_test.py CHECK sm100|sm90|sm90_decode PTX [--long] [--show] [--only=TEXT]
   --long   sm90: every place of kinds that have many alike; else a few of each
   --show   print what each mutant gives, judge nothing
   --only   of the kinds, those whose name contains the text
@@ -208,6 +208,44 @@ SM90 = {
 }
 
 
+SM90_DECODE = {
+    "kernel": "sm90_decode_h64",
+    # 1 to 3 tokens and 0 to 200 keys a request: warpgroups whose share spans several requests, one after the other;
+    # then pages of one warp's reach and windows of 30 tiles that end inside a request.
+    "cases": ["h64/d128/t3/b20/n200/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2112",
+              "h64/d128/t2/b2/n6000/p16/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5"],
+    "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "1"},
+    "always_all": True,
+    "mutants": [
+        Kind("a wait for copies is missing", r"cp\.async\.wait_group[^;]*;", "", UNORDERED),
+        Kind("a wait for copies waits for one group less", r"cp\.async\.wait_group (\d);",
+             lambda m: f"cp.async.wait_group {int(m.group(1)) + 1};", UNORDERED),
+        Kind("a group of copies is not closed", r"cp\.async\.commit_group;", "", UNORDERED),
+        Kind("a copy is missing", r"cp\.async\.c[ag]\.[^;]*;", "", VALUE | UNDEFINED | UNORDERED),
+        Kind("a copy to the next 128 bytes", r"(cp\.async\.c[ag]\.\S*) \[(%r\d+)\],",
+             r"add.u32 \2, \2, 128; \1 [\2],", VALUE | UNDEFINED | UNORDERED),
+        Kind("fence.proxy.async is missing", r"fence\.proxy\.async[^;]*;", "", {"missing-proxy-fence"}),
+        Kind("the warpgroup does not meet", r"bar\.sync %r\d+, %r\d+;", "", UNORDERED | {"missing-proxy-fence"}),
+        Kind("the warp does not meet", r"bar\.warp\.sync[^;]*;", "", {"ordered-by-convergence"} | UNORDERED),
+        Kind("a fragment is missing", r"ldmatrix[^;]*;", "", VALUE | UNDEFINED),
+        Kind("a fragment of the next 16 bytes", r"(ldmatrix[^\[]*\[)(%r\d+)\];",
+             r"xor.b32 \2, \2, 16; \1\2];", VALUE | UNDEFINED),
+        Kind("wgmma.fence is missing", r"wgmma\.fence[^;]*;", "", {"missing-wgmma-fence"}),
+        Kind("wgmma.commit_group is missing", r"wgmma\.commit_group[^;]*;", "",
+             {"wgmma-not-waited", "wgmma-register-in-use", "exit-in-flight"}),
+        Kind("wgmma.wait_group is missing", r"wgmma\.wait_group[^;]*;", "",
+             {"wgmma-not-waited", "wgmma-register-in-use", "exit-in-flight"}),
+        Kind("an MMA is missing", r"wgmma\.mma_async[^;]*;", "", VALUE | {"undefined-store"}),
+        Kind("a score is missing", r"st\.global\.f32[^;]*;", "", VALUE),
+    ],
+    "equivalent": {
+        # By the manual cp.async belongs to the generic proxy (9.7.9.25.2 names the bulk copies alone as the other's).
+        ("fence.proxy.async is missing", 0): "the emulator asks for no proxy fence behind cp.async (docs/emulator.md)",
+        ("a score is missing", 0): "a dead key of an illegal page: the one-call index alone asks for those",
+    },
+}
+
+
 def alone(ptx, kernel):
     """The module with the body of one entry, so that little is parsed: other entries return at once, no debug text.
     And where that body begins and ends."""
@@ -222,7 +260,7 @@ def alone(ptx, kernel):
 def main():
     options = [a for a in sys.argv[1:] if a.startswith("--")]
     check, name, ptx_path = [a for a in sys.argv[1:] if not a.startswith("--")]
-    table = {"sm100": SM100, "sm90": SM90}[name]
+    table = {"sm100": SM100, "sm90": SM90, "sm90_decode": SM90_DECODE}[name]
     kernel, every_place = table["kernel"], table["always_all"] or "--long" in options
     with open(ptx_path, encoding="utf-8") as file:
         shipped = file.read()

@@ -418,8 +418,8 @@ class EndToEnd(Command):
 
     @unittest.skipIf(DEVICE != "emu", "only the emulator traces")
     def test_trace_has_every_mma_and_every_byte(self):
-        for capability in (100, 90):
-            case = self.gen(f"t{capability}", "--tokens", 3, "--keys", 300, "--batch", 2)
+        for capability in (100, 90):   # five tokens: few have a kernel without TMA
+            case = self.gen(f"t{capability}", "--tokens", 5, "--keys", 300, "--batch", 2)
             trace, stats = self.path("trace.json"), self.path("stats.json")
             self.score(case, "scores.npy", env={"PTXEMU_CC": str(capability), "PTXEMU_TRACE": trace,
                                                 "PTXEMU_STATS": stats, "PTXEMU_DETAIL": "1"})
@@ -465,7 +465,8 @@ class EndToEnd(Command):
         listed = json.loads(self.ok("info", "--json"))
         symbols = [kernel["symbol"] for kernel in listed["kernels"]]
         for symbol in ("sm100_score_h64", "sm100_score_h32", "sm100_score_h32_t3", "sm100_score_h4_t16",
-                       "sm90_score_h64", "sm90_score_h32", "sm90_score_h64_plain", "generic_score"):
+                       "sm90_score_h64", "sm90_score_h32", "sm90_score_h64_plain", "sm90_decode_h64", "sm90_decode_h32",
+                       "generic_score"):
             self.assertIn(symbol, symbols)
             self.assertIn(symbol, text)
         shared = {kernel["symbol"]: (kernel["shared_bytes"], kernel["shared_bytes_decode"])

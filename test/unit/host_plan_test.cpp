@@ -89,15 +89,15 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
         desc.k_page_stride = desc.k_scale_page_stride = page * 132;
         CHECK(chosen(desc, kB200) == "sm100_score_h64");
         CHECK(lidx::choose_kernel(desc, kB200).reason.empty());
-        CHECK(chosen(desc, kH200) == "sm90_score_h64_plain");
+        CHECK(chosen(desc, kH200) == "sm90_decode_h64");
     }
     desc = paged_desc();
     CHECK(chosen(desc, {103, 148}) == "sm100_score_h64");
-    CHECK(chosen(desc, kH200) == "sm90_score_h64_plain");
+    CHECK(chosen(desc, kH200) == "sm90_decode_h64");
     CHECK(lidx::choose_kernel(desc, kH200).reason.empty());
     for (const int heads : {8, 16, 32}) {
         desc.heads = heads;
-        CHECK(chosen(desc, kH200) == "sm90_score_h" + std::to_string(heads) + (heads == 32 ? "_plain" : ""));
+        CHECK(chosen(desc, kH200) == (heads == 32 ? "sm90_decode_h32" : "sm90_score_h" + std::to_string(heads)));
     }
     desc.heads = 128;
     CHECK(chosen(desc, kH200) == "sm90_wide_h128");
@@ -146,6 +146,83 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
     CHECK(chosen(desc, kB200) == "sm100_score_h64");
 }
 
+// By hand: a group is one token of 64 heads or two of 32; one group in any case, two up to 2^21 keys of all requests,
+// three up to 2^20, four up to 2^21 / 3.
+TEST_CASE("plan: decode has a kernel of its own on compute capability 9.0") {
+    lidx_score_desc desc = paged_desc();
+    desc.max_rows = 1 << 20;
+    const struct {
+        int heads, tokens, batch;
+        int64_t keys;
+        bool decode;
+    } cases[] = {
+        {64, 1, 1, 64, true},      {64, 1, 4096, 131072, true}, {64, 2, 64, 32768, true},  {64, 2, 64, 32769, false},
+        {64, 3, 32, 32768, true},  {64, 3, 32, 32769, false},   {64, 4, 1, 699050, true},  {64, 4, 1, 699051, false},
+        {64, 5, 1, 64, false},     {32, 2, 4096, 131072, true}, {32, 3, 64, 32768, true},  {32, 3, 64, 32769, false},
+        {32, 8, 1, 699050, true},  {32, 8, 1, 699051, false},   {32, 9, 1, 64, false},
+    };
+    for (const auto& row : cases) {
+        CAPTURE(row.heads, row.tokens, row.batch, row.keys);
+        desc.heads = row.heads;
+        desc.max_tokens = row.tokens;
+        desc.batch = row.batch;
+        desc.max_keys = desc.score_stride = row.keys;
+        desc.block_table_stride = row.keys / 64 + 1;
+        const std::string name = row.heads == 64 ? "h64" : "h32";
+        CHECK(chosen(desc, kH200) == (row.decode ? "sm90_decode_" + name : "sm90_score_" + name + "_plain"));
+        CHECK(lidx::choose_kernel(desc, kH200).reason.empty());
+        desc.flags = LIDX_FLAG_CAUSAL;   // not plain work
+        CHECK(chosen(desc, kH200) == "sm90_score_" + name);
+        desc.flags = 0;
+        desc.kernel = row.heads == 64 ? "sm90_decode_h64" : "sm90_decode_h32";   // forced: any number of tokens
+        CHECK(chosen(desc, kH200) == desc.kernel);
+        desc.kernel = row.heads == 64 ? "sm90_score_h64_plain" : "sm90_score_h32_plain";
+        CHECK(chosen(desc, kH200) == desc.kernel);
+        desc.kernel = nullptr;
+    }
+    // 131072 tiles of 64 keys in each of 16383 requests are 2^31 - 131072 units; one request more is too many.
+    desc.heads = 64;
+    desc.max_tokens = 1;
+    desc.max_keys = desc.score_stride = 131072 * 64 - 128;
+    desc.block_table_stride = 131072;
+    desc.max_rows = 1000;
+    desc.batch = 16384;
+    CHECK(chosen(desc, kH200) == "sm90_decode_h64");
+    desc.batch = 16385;
+    CHECK(chosen(desc, kH200) == "sm90_score_h64_plain");
+    desc.kernel = "sm90_decode_h64";
+    CHECK(contains(lidx::choose_kernel(desc, kH200).reason,
+                   "it needs batch * key tiles * token tiles up to 2147483647"));
+}
+
+TEST_CASE("plan: decode launches a CTA per multiprocessor, with as many buffers as there are groups") {
+    lidx_score_desc desc = paged_desc();
+    desc.kernel = "sm90_decode_h64";
+    const struct {
+        int tokens;
+        int64_t keys;
+        uint32_t grid, shared;
+    } cases[] = {   // K 65536, k_scale 2048, weights 4096, then 32768 a group
+        {1, 64, 2, 71680 + 32768}, {1, 6400, 132, 71680 + 32768},  {2, 1000, 32, 71680 + 65536},
+        {3, 1000, 32, 71680 + 98304}, {4, 1000, 32, 71680 + 131072}, {5, 1000, 64, 71680 + 131072},
+    };
+    desc.max_rows = 100;
+    for (const auto& row : cases) {
+        CAPTURE(row.tokens, row.keys);
+        desc.max_tokens = row.tokens;
+        desc.max_keys = desc.score_stride = row.keys;
+        desc.block_table_stride = row.keys / 64 + 1;
+        const lidx_plan plan = lidx::make_plan(desc, kH200);
+        CHECK(plan.grid[0] == row.grid);
+        CHECK(plan.block[0] == 512);
+        CHECK(plan.shared_bytes == row.shared);
+        const uint64_t workers = 4 * row.grid, all = uint64_t{1} << 32;
+        CHECK(plan.params.tiles[0] == (all + workers - 1) / workers);
+    }
+    desc.max_sms = 7;
+    CHECK(lidx::make_plan(desc, kH200).grid[0] == 7);
+}
+
 TEST_CASE("plan: no kernel is explained by what exists") {
     lidx_score_desc desc = paged_desc();
     for (const int heads : {129, 4096}) {
@@ -188,7 +265,8 @@ TEST_CASE("plan: a kernel can be forced") {
     CHECK(contains(unknown.reason, "there are sm100_score_{h64, h64_t1, h128, h32, h32_t3, h32_t2, h32_t1, h16, "
                                    "h16_t4, h16_t2, h8, h8_t8, h8_t4, h4, h4_t16, h4_t8}, sm90_fast_{h64, "
                                    "h32}, sm90_wide_h128, "
-                                   "sm90_score_{h64, h32, h16, h8, h64_plain, h32_plain}, generic_score"));
+                                   "sm90_decode_{h64, h32}, sm90_score_{h64, h32, h16, h8, h64_plain, h32_plain}, "
+                                   "generic_score"));
     CHECK(unknown.reason.size() < sizeof(lidx_support::reason));
 }
 
@@ -313,6 +391,7 @@ TEST_CASE("plan: a persistent grid") {
         desc.max_rows = row.batch * row.tokens;
         desc.heads = row.heads;
         desc.max_keys = desc.score_stride = row.keys;
+        desc.kernel = row.heads == 64 ? "sm90_score_h64_plain" : "sm90_score_h32_plain";
         const lidx_plan plan = lidx::make_plan(desc, kH200);
         CHECK(plan.grid[0] == row.ctas);
         CHECK(plan.grid[1] == 1);
@@ -476,6 +555,8 @@ TEST_CASE("plan: a kernel serves what its row names, and says what it does not")
         CAPTURE(row.text);
         lidx_score_desc desc = paged_desc();
         row.ask(desc);
+        CHECK(chosen(desc, kH200) == (row.feature == lidx::kSmLimit ? "sm90_decode_h64" : "sm90_score_h64"));
+        desc.max_tokens = desc.max_rows = 5;
         CHECK(chosen(desc, kH200) == (row.feature == lidx::kSmLimit ? "sm90_score_h64_plain" : "sm90_score_h64"));
     }
     lidx_score_desc desc = paged_desc();   // what every kernel serves
@@ -485,7 +566,7 @@ TEST_CASE("plan: a kernel serves what its row names, and says what it does not")
     desc.score_columns = 1024;
     desc.flags = LIDX_FLAG_RELATIVE_COLUMNS | LIDX_FLAG_PDL;   // lengths begin at key 0
     CHECK(chosen(desc, kB200) == "sm100_score_h64");
-    CHECK(chosen(desc, kH200) == "sm90_score_h64_plain");
+    CHECK(chosen(desc, kH200) == "sm90_decode_h64");
 }
 
 TEST_CASE("plan: contiguous keys are one page per request") {
@@ -520,8 +601,9 @@ TEST_CASE("plan: the table's rows agree with their launch sizes") {
     for (const lidx::KernelRow& row : lidx::kernel_rows()) {
         CAPTURE(row.symbol);
         CHECK(std::string(row.symbol).rfind(row.source, 0) == 0);
-        const bool three_warpgroups = row.q_head_major || row.arithmetic == LIDX_ARITHMETIC_SM90_FAST;
-        CHECK(row.threads == (row.schedule != lidx::Schedule::kPersistent ? 128 : three_warpgroups ? 512 : 640));
+        const bool wide = row.schedule == lidx::Schedule::kWarpgroups || row.q_head_major ||
+                          row.arithmetic == LIDX_ARITHMETIC_SM90_FAST;
+        CHECK(row.threads == (row.schedule == lidx::Schedule::kTiles ? 128 : wide ? 512 : 640));
         CHECK(row.q_box_rows <= 256);  // cuTensorMapEncodeTiled: boxDim
         CHECK((row.q_box_rows > 0) == (row.operands == lidx::Operands::kTensorMaps));
         CHECK(row.shared_bytes_decode <= row.shared_bytes);

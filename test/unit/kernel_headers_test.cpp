@@ -14,6 +14,7 @@
 #include "kernel/live.h"
 #include "kernel/schedule.h"
 #include "kernel/sm100_score_layout.h"
+#include "kernel/sm90_decode_layout.h"
 #include "kernel/sm90_score_layout.h"
 #include "kernel/smem_descriptor.h"
 #include "kernel/variants.h"
@@ -447,6 +448,56 @@ TEST_CASE("SM90 schedule: every unit has one CTA, and runs cover every tile of e
     CHECK(share_begin(10, 1, 4) == 3);
     CHECK(share_begin(10, 2, 4) == 6);
     CHECK(share_begin(10, 4, 4) == 10);
+}
+
+TEST_CASE("SM90 decode layout: sizes, offsets, and the rows of the variant table") {
+    CHECK(offsetof(sm90_decode::Shared, k_scale) == 65536);
+    CHECK(offsetof(sm90_decode::Shared, weights) == 65536 + 2048);
+    CHECK(offsetof(sm90_decode::Shared, q) == 71680);
+    CHECK(sm90_decode::shared_bytes(1) == 71680 + 32768);
+    CHECK(sm90_decode::shared_bytes(4) == 71680 + 131072);
+    CHECK(sm90_decode::kWindow == 30);
+    CHECK(sm90_decode::groups_of(1, 1) == 1);
+    CHECK(sm90_decode::groups_of(3, 1) == 3);
+    CHECK(sm90_decode::groups_of(9, 1) == 4);
+    CHECK(sm90_decode::groups_of(3, 2) == 2);
+#define CHECK_ROW(symbol, heads, depth, tokens)               \
+    CHECK(sm90_decode::Tile<heads>::kBlockTokens == tokens); \
+    CHECK(depth == sm90_decode::kDepth);
+    LIDX_SM90_DECODE_VARIANTS(CHECK_ROW)
+#undef CHECK_ROW
+}
+
+TEST_CASE("SM90 decode shares: in order, equal but for rounding, nothing left over") {
+    using namespace sm90_decode;
+    CHECK(units_of(64, 4, 4) == 1);
+    CHECK(units_of(65, 4, 4) == 2);
+    CHECK(units_of(65, 5, 4) == 4);
+    CHECK(units_of(0, 5, 4) == 0);
+    CHECK(share_part(512) == 1u << 23);
+    CHECK(share_begin(128, 0, 512, share_part(512)) == 0);
+    CHECK(share_begin(128, 3, 512, share_part(512)) == 0);   // every fourth worker has one unit of 128
+    CHECK(share_begin(128, 4, 512, share_part(512)) == 1);
+    CHECK(share_begin(128, 512, 512, share_part(512)) == 128);
+    for (const uint32_t count : {4u, 12u, 528u, 592u, 65532u})
+        for (const uint32_t total : {0u, 1u, 7u, 528u, 131072u, 262144u, 0x7fffffffu}) {
+            CAPTURE(count, total);
+            const uint32_t part = share_part(count);
+            uint32_t least = UINT32_MAX, most = 0, before = 0;
+            bool ordered = true;
+            for (uint32_t index = 0; index < count; ++index) {
+                const uint32_t end = share_begin(total, index + 1, count, part);
+                CHECK(share_begin(total, index, count, part) == before);
+                ordered = ordered && end >= before;
+                least = std::min(least, end - before);
+                most = std::max(most, end - before);
+                before = end;
+            }
+            CHECK(ordered);
+            CHECK(before == total);
+            // Rounded up by less than one, a part is at most total / 2^32 too large; the last share has what they lack.
+            CHECK(most - least <= 1 + 1 + uint64_t{total} * count / (uint64_t{1} << 32));
+        }
 }
 
 TEST_CASE("limits that the kernels state") {

@@ -7,6 +7,7 @@
 #include "ptx/bulk_tensor.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/griddep.cuh"
+#include "ptx/ldmatrix.cuh"
 #include "ptx/math.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/memory.cuh"
@@ -93,6 +94,15 @@ extern "C" __global__ void wrappers_mbarrier_bulk_tensor(const __grid_constant__
     cp_async_bulk_tensor_3d(cvta_to_shared(box) + 4096, &map, at[0], at[1], at[2], full);
     cp_async_bulk_shared_global(cvta_to_shared(box), codes, 64, full);
     cp_async_ca_4(cvta_to_shared(box) + 64, codes);
+    cp_async_ca_16(cvta_to_shared(box) + 128, codes);
+    cp_async_cg_16(cvta_to_shared(box) + 144, codes, createpolicy_fractional_evict_first());
+    cp_async_cg_16(cvta_to_shared(box) + 160, codes, createpolicy_fractional_evict_normal());
+    cp_async_commit_group();
+    cp_async_wait_group<1>();
+    prefetch_global_l2(codes);
+    uint32_t fragment[4];
+    ldmatrix_m8n8_x4_b16(fragment, cvta_to_shared(box));
+    st_shared_u32(cvta_to_shared(box), fragment[0] + fragment[1] + fragment[2] + fragment[3]);
     cp_async_mbarrier_arrive_noinc(full);
     mbarrier_arrive(full);
     mbarrier_arrive(full, 2);

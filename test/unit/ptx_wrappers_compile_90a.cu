@@ -25,6 +25,9 @@ extern "C" __global__ void __launch_bounds__(256, 1) wrappers_wgmma(uint64_t a_d
     uint32_t f[64];
     wgmma_mma_async_m64n256k32_f16_e4m3_e4m3(f, a_desc, b_desc, false);
     wgmma_mma_async_m64n256k32_f16_e4m3_e4m3(f, a_desc, b_desc, true);
+    const uint32_t a[4] = {1, 2, 3, 4};
+    wgmma_mma_async_m64n64k32_f32_e4m3_e4m3(d, a, b_desc, false);
+    wgmma_mma_async_m64n64k32_f32_e4m3_e4m3(d, a, b_desc, true);
     wgmma_commit_group();
     wgmma_wait_group<0>();
     for (int i = 0; i < 32; ++i) out[threadIdx.x * 32 + i] = d[i];

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which key tiles are a warpgroup's, and where they lie. Part of sm90_decode.cu.
+#pragma once
+#include "kernel/live.h"
+#include "kernel/problem.h"
+#include "kernel/schedule.h"
+#include "kernel/score_cells.cuh"
+#include "kernel/sm90_decode_layout.h"
+#include "ptx/elect.cuh"
+#include "ptx/memory.cuh"
+#include "ptx/sreg.cuh"
+
+namespace lidx::sm90_decode {
+
+__device__ __forceinline__ uint32_t shfl(uint32_t value, uint32_t lane) {
+    return ptx::shfl_sync_idx(value, lane, ptx::kFullMask);
+}
+__device__ __forceinline__ int32_t shfl(int32_t value, uint32_t lane) {
+    return static_cast<int32_t>(shfl(static_cast<uint32_t>(value), lane));
+}
+__device__ __forceinline__ const uint8_t* shfl(const uint8_t* value, uint32_t lane) {
+    const auto bits = reinterpret_cast<uint64_t>(value);
+    const uint32_t low = shfl(static_cast<uint32_t>(bits), lane), high = shfl(static_cast<uint32_t>(bits >> 32), lane);
+    return reinterpret_cast<const uint8_t*>(uint64_t{high} << 32 | low);
+}
+
+// The sum over the lanes up to and with this one, of the first `lanes`.
+__device__ __forceinline__ uint32_t inclusive_scan(uint32_t value, uint32_t lane, uint32_t lanes) {
+#pragma unroll 1
+    for (uint32_t delta = 1; delta < lanes; delta *= 2) {
+        const uint32_t below = ptx::shfl_sync_up(value, delta, ptx::kFullMask);
+        if (lane >= delta) value += below;
+    }
+    return value;
+}
+
+// 32 requests, one a lane.
+struct Requests {
+    uint32_t units, through;   // of the request; of all requests up to and with it
+    int32_t tiles, keys, tokens, row;
+};
+
+// One of a warpgroup's tiles, as one of its warps sees it.
+struct Place {
+    const uint8_t* k;         // codes of the warp's sixteen keys
+    const uint8_t* k_scale;
+    int32_t key;              // the first of them
+    int32_t row;              // of q and scores: the token block's first
+    uint32_t facts;
+    // bits 0-7: keys that live, inside the length and on a legal page; 8-15: tokens of the block, 0: no tile;
+    // 16: the block differs from that of the tile before.
+    static __device__ __forceinline__ uint32_t pack(int32_t live, int32_t tokens, bool fresh) {
+        return static_cast<uint32_t>(live) | static_cast<uint32_t>(tokens) << 8 | static_cast<uint32_t>(fresh) << 16;
+    }
+};
+__device__ __forceinline__ int32_t live_of(uint32_t facts) { return static_cast<int32_t>(facts & 0xff); }
+__device__ __forceinline__ int32_t tokens_of(uint32_t facts) { return static_cast<int32_t>(facts >> 8 & 0xff); }
+__device__ __forceinline__ bool is_fresh(uint32_t facts) { return facts >> 16 != 0; }
+
+struct Worker {
+    uint32_t lane, warp, warpgroup;   // warp: of the warpgroup
+    uint32_t total;                   // units of the launch
+    uint32_t unit, end;               // of the window's first tile; the share's
+    int32_t base;                     // 32 requests that the window begins with
+    uint32_t before;                  // units of all requests before those
+};
+
+// Small block tables come to L2 while the lengths are on their way, by all CTAs together.
+__device__ __forceinline__ void prefetch_table(const ScoreParams& p, uint32_t thread) {
+    constexpr int64_t kLineEntries = 32, kMostEntries = 65536;
+    const int64_t entry = (ptx::ctaid_x() + int64_t{ptx::nctaid_x()} * thread) * kLineEntries;
+    if (p.block_table && entry < kMostEntries && entry < p.view.batch * p.block_table_stride)
+        ptx::prefetch_global_l2(p.block_table + entry);
+}
+
+// A request as request_span() has it; its length is asked for before its rows, so that both are on their way at once.
+__device__ __forceinline__ RequestSpan load_span(const ScoreParams& p, const Worker& self, int32_t request) {
+    const bool exists = request < p.view.batch, wide = p.view.wide != 0;
+    const void* const lengths = p.view.lengths;
+    const uint32_t narrow = ptx::ld_global_u32(exists && !wide, static_cast<const int32_t*>(lengths) + request, 0);
+    const ptx::U32x2 both = ptx::ld_global_v2_u32(exists && wide, static_cast<const int64_t*>(lengths) + request);
+    if (!exists) return {0, 0, 0};
+    const RequestRows rows = request_rows(p.view, request);
+    const auto length = wide ? static_cast<int64_t>(uint64_t{both.y} << 32 | both.x) : static_cast<int32_t>(narrow);
+    return {rows.begin, rows.tokens, keys_of_length(p.view, length).end};
+}
+
+template <class T>
+__device__ __forceinline__ uint32_t request_units(const RequestSpan& span) {
+    return static_cast<uint32_t>(units_of(span.keys, span.tokens, T::kBlockTokens));
+}
+
+template <class T>
+__device__ __forceinline__ Requests load_requests(const ScoreParams& p, const Worker& self, int32_t base,
+                                                  uint32_t before) {
+    const RequestSpan span = load_span(p, self, base + static_cast<int32_t>(self.lane));
+    const auto units = request_units<T>(span);
+    return {units, before + inclusive_scan(units, self.lane, static_cast<uint32_t>(min(p.view.batch, 32))),
+            (span.keys + kTileKeys - 1) / kTileKeys, span.keys, span.tokens, span.row_begin};
+}
+
+__device__ __forceinline__ void take_share(const ScoreParams& p, Worker& self, uint32_t total) {
+    const uint32_t workers = ptx::nctaid_x() * kWarpgroups, part = p.tiles[0];
+    const uint32_t index = ptx::ctaid_x() * kWarpgroups + self.warpgroup;
+    self.total = total;
+    self.unit = share_begin(total, index, workers, part);
+    self.end = share_begin(total, index + 1, workers, part);
+}
+
+// More requests than lanes: a lane sums a segment of them.
+template <class T>
+__device__ __forceinline__ void find_share(const ScoreParams& p, Worker& self) {
+    const auto batch = static_cast<uint32_t>(p.view.batch), each = (batch + 31) / 32;
+    uint32_t own = 0;
+#pragma unroll 1
+    for (uint32_t request = self.lane * each; request < (self.lane + 1) * each && request < batch; ++request)
+        own += request_units<T>(load_span(p, self, static_cast<int32_t>(request)));
+    const uint32_t through = inclusive_scan(own, self.lane, 32);
+    take_share(p, self, shfl(through, 31));
+    if (self.unit >= self.end) return;
+    const uint32_t beyond = ptx::vote_sync_ballot(through > self.unit, ptx::kFullMask);
+    const auto segment = static_cast<uint32_t>(__ffs(static_cast<int>(beyond)) - 1);
+    self.base = static_cast<int32_t>(segment * each);
+    self.before = shfl(through - own, segment);
+}
+
+__device__ __forceinline__ uint32_t page_index(const ScoreParams& p, int32_t key) {
+    const auto size = static_cast<uint32_t>(p.page_size);
+    if ((size & (size - 1)) == 0) return static_cast<uint32_t>(key) >> (31 - __clz(static_cast<int>(size)));
+    return static_cast<uint32_t>(key) / size;
+}
+
+// A launch may want keys on illegal pages dead: live keys of a place.
+__device__ __forceinline__ void fill_place(const ScoreParams& p, const Place& place, int32_t live, int32_t tokens) {
+#pragma unroll 1
+    for (int32_t i = 0; i < live * tokens; ++i)
+        ptx::st_global_f32(static_cast<float*>(p.scores) + (int64_t{place.row} + i / live) * p.score_stride +
+                               place.key + i % live,
+                           dead_score());
+}
+
+// Lane i: the warpgroup's tile at unit + i; none if the share is empty. `located` runs between the look into the block
+// table and its answer.
+template <class T, class Located>
+__device__ __forceinline__ Place find_places(const ScoreParams& p, Worker& self, int32_t row_before,
+                                             const Located& located) {
+    Place place{nullptr, nullptr, 0, 0, 0};
+    int32_t keys = 0, tokens = 0, request = 0, base = self.base;
+    uint32_t so_far = self.before;
+    while (true) {
+        const Requests r = load_requests<T>(p, self, base, so_far);
+        if (p.view.batch <= 32 && self.end == 0)
+            take_share(p, self, shfl(r.through, static_cast<uint32_t>(p.view.batch) - 1));
+        const uint32_t unit = self.unit + self.lane;
+        const auto lanes = static_cast<uint32_t>(min(p.view.batch, 32));
+        uint32_t at = 0;   // the first lane whose requests reach beyond the unit
+#pragma unroll 1
+        for (uint32_t step = lanes > 1 ? 1u << (31 - __clz(static_cast<int>(lanes - 1))) : 0; step > 0; step /= 2) {
+            const uint32_t through = shfl(r.through, at + step - 1);
+            if (at + step < lanes && through <= unit) at += step;
+        }
+        const uint32_t before = shfl(r.through - r.units, at), through = shfl(r.through, at);
+        const int32_t of_keys = shfl(r.keys, at), of_tokens = shfl(r.tokens, at), of_row = shfl(r.row, at);
+        const int32_t tiles = shfl(r.tiles, at);
+        const bool open = tokens == 0 && unit < self.end;
+        if (open && unit < through) {
+            auto tile = static_cast<int32_t>(unit - before);
+            int32_t token = 0;
+            if (tile >= tiles) {
+                token = tile / tiles * T::kBlockTokens;
+                tile %= tiles;
+            }
+            request = base + static_cast<int32_t>(at);
+            keys = of_keys;
+            place.row = of_row + token;
+            tokens = min(of_tokens - token, T::kBlockTokens);
+            place.key = tile * kTileKeys + static_cast<int32_t>(self.warp) * kWarpKeys;
+        }
+        if (ptx::vote_sync_ballot(open && unit >= through, ptx::kFullMask) == 0) break;
+        so_far = shfl(r.through, 31);
+        base += 32;
+        if (self.unit + kWindow >= so_far) {   // the next window's, too
+            self.base = base;
+            self.before = so_far;
+        }
+    }
+    int32_t page = request, slot = place.key;
+    const int32_t live = min(keys - place.key, kWarpKeys);
+    if (p.block_table) {
+        const uint32_t index = page_index(p, place.key);
+        slot -= static_cast<int32_t>(index) * p.page_size;
+        page = static_cast<int32_t>(
+            ptx::ld_global_u32(live > 0, p.block_table + request * p.block_table_stride + index, 0));
+    }
+    const auto above = static_cast<int32_t>(ptx::shfl_sync_up(static_cast<uint32_t>(place.row), 1, ptx::kFullMask));
+    const bool fresh = place.row != (self.lane == 0 ? row_before : above);
+    place.facts = Place::pack(0, tokens, fresh);
+    located(place);
+    if (live <= 0) return place;
+    if (page >= 0 && page < p.num_pages) {
+        place.k = p.k + page * p.k_page_stride + int64_t{slot} * kDepth;
+        place.k_scale = p.k_scale + page * p.k_scale_page_stride + int64_t{slot} * 4;
+        place.facts = Place::pack(live, tokens, fresh);
+    } else {
+        report_bad_page(p);
+        if (p.fill_columns != 0) fill_place(p, place, live, tokens);
+    }
+    return place;
+}
+
+}  // namespace lidx::sm90_decode
