@@ -280,6 +280,7 @@ KernelCall make_kernel_call(Current& call, CUfunction handle, Launch launch, voi
     attributes.cooperative = cooperative;
     if (config != nullptr) read_attributes(*config, launch, attributes);
     resolve_cluster(f, attributes.cluster, launch);
+    check_preferred(attributes.preferred, launch);
     launch.explicit_cluster = attributes.cluster;
     check_shape(call.s, f, launch);
     if (attributes.cooperative) check_cooperative(call.s, f, launch);
