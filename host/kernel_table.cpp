@@ -38,7 +38,8 @@ namespace {
         .tile_keys = kTileKeys,                                                                  \
         .tile_tokens = tokens_,                                                                  \
         .q_box_rows = tokens_ * heads_,                                                          \
-        .q_head_major = false,                                                                   \
+        .q_pairs = false,                                                                        \
+        .auto_tokens = 0,                                                                        \
         .threads = sm100_score::kThreads,                                                        \
         .shared_bytes = sm100_score::launch_shape<heads_, tokens_>().shared_bytes,               \
         .shared_bytes_decode = sm100_score::launch_shape<heads_, tokens_>().shared_bytes_decode, \
@@ -47,7 +48,8 @@ namespace {
     },
 // sm_90a code runs on compute capability 9.0 alone (PTX ISA, .target: architecture-specific targets).
 // source_: the kernel file and the namespace of its layout.
-#define LIDX_SM90_ROW(source_, symbol_, arithmetic_, heads_, depth_, tokens_, features_, q_box_rows_, q_head_major_, \
+#define LIDX_SM90_ROW(source_, symbol_, arithmetic_, heads_, depth_, tokens_, features_, q_box_rows_, q_pairs_,      \
+                      auto_tokens_,                                                                                 \
                       shared_, decode_)                                                                              \
     KernelRow{                                                                                                       \
         .symbol = #symbol_,                                                                                          \
@@ -68,7 +70,8 @@ namespace {
         .tile_keys = source_::kTileKeys,                                                                             \
         .tile_tokens = tokens_,                                                                                      \
         .q_box_rows = q_box_rows_,                                                                                   \
-        .q_head_major = q_head_major_,                                                                               \
+        .q_pairs = q_pairs_,                                                                                         \
+        .auto_tokens = auto_tokens_,                                                                                 \
         .threads = source_::kThreads,                                                                                \
         .shared_bytes = shared_,                                                                                     \
         .shared_bytes_decode = decode_,                                                                              \
@@ -77,14 +80,20 @@ namespace {
     },
 #define LIDX_SM90_FAST_ROW(symbol_, heads_, depth_, tokens_)                                                         \
     LIDX_SM90_ROW(sm90_fast, symbol_, LIDX_ARITHMETIC_SM90_FAST, heads_, depth_, tokens_, kAllFeatures, 64, false,   \
-                  sizeof(sm90_fast::Tile<heads_>::Shared), sizeof(sm90_fast::Tile<heads_>::Shared))
-#define LIDX_SM90_WIDE_ROW(symbol_, heads_, depth_, tokens_)                                                         \
-    LIDX_SM90_ROW(sm90_wide, symbol_, LIDX_ARITHMETIC_SM90, heads_, depth_, tokens_, kAllFeatures,                   \
-                  sm90_wide::kBlockTokens * 8, true, sizeof(sm90_wide::Tile<heads_>::Shared),                        \
+                  0, sizeof(sm90_fast::Tile<heads_>::Shared), sizeof(sm90_fast::Tile<heads_>::Shared))
+// From two blocks of tokens on it is faster than sm90_score; 128 heads are served by nothing else.
+#define LIDX_SM90_WIDE_TILE_ROW(symbol_, heads_, depth_, tokens_, features_)                                         \
+    LIDX_SM90_ROW(sm90_wide, symbol_, LIDX_ARITHMETIC_SM90, heads_, depth_, tokens_, features_,                      \
+                  sm90_wide::kBlockTokens * 8, true,                                                                 \
+                  heads_ > 64 ? 0 : 2 * sm90_wide::kBlockTokens, sizeof(sm90_wide::Tile<heads_>::Shared),            \
                   sizeof(sm90_wide::Tile<heads_>::Shared))
+#define LIDX_SM90_WIDE_ROW(symbol_, heads_, depth_, tokens_)                                                         \
+    LIDX_SM90_WIDE_TILE_ROW(symbol_, heads_, depth_, tokens_, kAllFeatures)
+#define LIDX_SM90_WIDE_PLAIN_ROW(symbol_, heads_, depth_, tokens_)                                                   \
+    LIDX_SM90_WIDE_TILE_ROW(symbol_, heads_, depth_, tokens_, kRowKeys | kSmLimit)
 #define LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, features_)                                              \
     LIDX_SM90_ROW(sm90_score, symbol_, LIDX_ARITHMETIC_SM90, heads_, depth_, tokens_, features_,                     \
-                  sm90_score::kColumns, false, sm90_score::kSharedBytes, sm90_score::shared_bytes(1, 1))
+                  sm90_score::kColumns, false, 0, sm90_score::kSharedBytes, sm90_score::shared_bytes(1, 1))
 #define LIDX_SM90_SCORE_ROW(symbol_, heads_, depth_, tokens_)                                                        \
     LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, kAllFeatures)
 #define LIDX_SM90_PLAIN_ROW(symbol_, heads_, depth_, tokens_)                                                        \
@@ -109,7 +118,7 @@ namespace {
         .tile_keys = sm90_decode::kTileKeys,                                                                         \
         .tile_tokens = tokens_,                                                                                      \
         .q_box_rows = 0,                                                                                             \
-        .q_head_major = false,                                                                                       \
+        .q_pairs = false,                                                                                            \
         .threads = sm90_decode::kThreads,                                                                            \
         .shared_bytes = sm90_decode::shared_bytes(sm90_decode::kGroups),                                             \
         .shared_bytes_decode = sm90_decode::shared_bytes(1),                                                         \
@@ -136,7 +145,8 @@ namespace {
         .tile_keys = kTileKeys,                                    \
         .tile_tokens = tokens_,                                    \
         .q_box_rows = 0,                                           \
-        .q_head_major = false,                                     \
+        .q_pairs = false,                                          \
+        .auto_tokens = 0,                                          \
         .threads = generic_score::kThreads,                        \
         .shared_bytes = generic_score::kDynamicSharedBytes,        \
         .shared_bytes_decode = generic_score::kDynamicSharedBytes, \
@@ -146,6 +156,7 @@ namespace {
 constexpr KernelRow kRows[] = {LIDX_SM100_SCORE_VARIANTS(LIDX_SM100_SCORE_ROW)
                                    LIDX_SM90_FAST_VARIANTS(LIDX_SM90_FAST_ROW)
                                    LIDX_SM90_WIDE_VARIANTS(LIDX_SM90_WIDE_ROW)
+                                       LIDX_SM90_WIDE_PLAIN_VARIANTS(LIDX_SM90_WIDE_PLAIN_ROW)
                                        LIDX_SM90_DECODE_VARIANTS(LIDX_SM90_DECODE_ROW)
                                        LIDX_SM90_SCORE_VARIANTS(LIDX_SM90_SCORE_ROW)
                                        LIDX_SM90_PLAIN_VARIANTS(LIDX_SM90_PLAIN_ROW)
@@ -153,6 +164,8 @@ constexpr KernelRow kRows[] = {LIDX_SM100_SCORE_VARIANTS(LIDX_SM100_SCORE_ROW)
 #undef LIDX_SM100_SCORE_ROW
 #undef LIDX_SM90_FAST_ROW
 #undef LIDX_SM90_WIDE_ROW
+#undef LIDX_SM90_WIDE_PLAIN_ROW
+#undef LIDX_SM90_WIDE_TILE_ROW
 #undef LIDX_SM90_SCORE_ROW
 #undef LIDX_SM90_PLAIN_ROW
 #undef LIDX_SM90_TILE_ROW

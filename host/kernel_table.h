@@ -50,7 +50,8 @@ struct KernelRow {
     int tile_keys;
     int tile_tokens;
     int q_box_rows;  // of the Q tensor map: token-head pairs
-    bool q_head_major;  // Q boxes are tokens of a head beside each other, else heads of a token
+    bool q_pairs;    // Q boxes are pairs of tokens, the order of heads kernel/sm90_wide_layout.h's
+    int auto_tokens;  // chosen by itself from so many tokens a request on, on average of what may come
     int threads;
     int shared_bytes;         // dynamic
     int shared_bytes_decode;  // dynamic, the smallest launch; equal: all launches have the same
@@ -61,7 +62,8 @@ struct KernelRow {
 #define LIDX_COUNT_ROW(...) +1
 inline constexpr size_t kKernelCount =
     0 LIDX_SM100_SCORE_VARIANTS(LIDX_COUNT_ROW) LIDX_SM90_FAST_VARIANTS(LIDX_COUNT_ROW)
-        LIDX_SM90_WIDE_VARIANTS(LIDX_COUNT_ROW) LIDX_SM90_DECODE_VARIANTS(LIDX_COUNT_ROW)
+        LIDX_SM90_WIDE_VARIANTS(LIDX_COUNT_ROW) LIDX_SM90_WIDE_PLAIN_VARIANTS(LIDX_COUNT_ROW)
+        LIDX_SM90_DECODE_VARIANTS(LIDX_COUNT_ROW)
         LIDX_SM90_SCORE_VARIANTS(LIDX_COUNT_ROW)
         LIDX_SM90_PLAIN_VARIANTS(LIDX_COUNT_ROW)
         LIDX_GENERIC_SCORE_VARIANTS(LIDX_COUNT_ROW);

@@ -55,11 +55,9 @@ CUtensorMap encode_q_map(const Driver& driver, const lidx_plan& plan, const void
     const auto rows = static_cast<cuuint64_t>(plan.params.view.rows);
     const auto heads = static_cast<cuuint64_t>(plan.params.heads);
     const auto box_depth = static_cast<cuuint32_t>(depth), box_rows = static_cast<cuuint32_t>(plan.kernel->q_box_rows);
-    if (plan.kernel->q_head_major) {   // [heads, rows, depth], a box of tokens of some heads
-        const auto tokens = static_cast<cuuint32_t>(plan.kernel->tile_tokens);
-        return encode<3>(driver, "q", q, {depth, rows, heads}, {heads * depth, depth},
-                         {box_depth, tokens, box_rows / tokens});
-    }
+    if (plan.kernel->q_pairs)   // head 8 j + 2 i + e of a row is [e, j, row, i]; a box has two rows
+        return encode<5>(driver, "q", q, {depth, 4, rows, heads / 8, 2}, {2 * depth, heads * depth, 8 * depth, depth},
+                         {box_depth, 4, 2, static_cast<cuuint32_t>(heads / 8), 2});
     return encode<2>(driver, "q", q, {depth, rows * heads}, {depth}, {box_depth, box_rows});
 }
 

@@ -163,6 +163,11 @@ bool is_preferred(const KernelRow& row, const lidx_score_desc& desc) {
                                        row.tile_tokens / sm90_decode::kGroups);
 }
 
+// Tokens of a request on average, of as many rows as there may be.
+int64_t average_tokens(const lidx_score_desc& desc) {
+    return std::min<int64_t>(request_tokens(desc), desc.max_rows / std::max(desc.batch, 1));
+}
+
 std::string shape_text(const lidx_score_desc& desc) {
     return equals("heads", desc.heads) + ", " + equals("depth", desc.depth) + ", " +
            equals("page_size", desc.page_size);
@@ -257,6 +262,7 @@ Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device) {
         const bool new_source = std::strcmp(source, row.source) != 0;
         if (new_source && best != nullptr) break;
         source = row.source;
+        if (row.auto_tokens > 0 && average_tokens(desc) < row.auto_tokens) continue;
         if (!obstacle(row, desc, device).empty()) {
             const bool speaks = new_source && !is_alternative(row);
             const std::string why = speaks ? source_obstacle(source, desc, device) : "";

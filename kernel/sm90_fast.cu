@@ -104,7 +104,7 @@ __device__ __forceinline__ void take_item(Consumer<T>& self, typename T::Shared&
         ptx::mbarrier_arrive_expect_tx(full, kColumns * kDepth);
 #pragma unroll
         for (int32_t box = 0; box < kColumns / 64; ++box)
-            ptx::cp_async_bulk_tensor_2d(q + static_cast<uint32_t>(box * kQBoxBytes), &q_map, 0,
+            ptx::cp_async_bulk_tensor_2d(q + static_cast<uint32_t>(box * T::kQBoxBytes), &q_map, 0,
                                          row * T::kHeads + static_cast<int32_t>(warpgroup) * kColumns + 64 * box, full);
     }
     wait(full, loads % 2);

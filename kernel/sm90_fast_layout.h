@@ -14,7 +14,6 @@ namespace lidx::sm90_fast {
 using sm90_score::Item;
 using sm90_score::kDepth;
 using sm90_score::kMmaK;
-using sm90_score::kQBoxBytes;
 using sm90_score::kSwizzleAtomBytes;
 using sm90_score::kTileKeys;
 using sm90_score::Start;
@@ -43,6 +42,9 @@ template <int kHeads_>
 struct Tile {
     static constexpr int kHeads = kHeads_;
     static constexpr bool kPlain = false;
+    static constexpr bool kAlike = false;
+    static constexpr int kQBoxBytes = 64 * kDepth;
+    static constexpr int64_t kBlockCost = sm90_score::kScoreBlockCost;
     static constexpr int kGroupTokens = kColumns / kHeads;          // tokens of a warpgroup
     static constexpr int kBlockTokens = kWarpgroups * kGroupTokens;
     static constexpr int kPairs = kGroupTokens / 2;                 // pairs of tokens
@@ -55,7 +57,7 @@ struct Tile {
     static constexpr bool kConsumersLoadQ = true;
     static constexpr int kWeightStride = kHeads;
     static constexpr bool kAlwaysBlocks = true;
-    static constexpr bool kHeadMajor = false;
+    static constexpr bool kQPairs = false;
     static_assert(kBlockTokens <= 32, "a lane of a loading warp per token");
     // Warpgroups that have tokens.
     LIDX_HOST_DEVICE static constexpr int32_t groups(int64_t tokens) {
@@ -63,7 +65,7 @@ struct Tile {
     }
     LIDX_HOST_DEVICE static constexpr int32_t q_boxes(int64_t tokens) { return groups(tokens) * (kColumns / 64); }
     // A lone warpgroup waits for each of its tiles; three keep the tensor core busy. 0.22 us each of the four, so that
-    // the change-over between blocks counts as 5 us (sm90_score::kBlockCost).
+    // the change-over between blocks counts as 5 us (sm90_score::kScoreBlockCost).
     LIDX_HOST_DEVICE static constexpr int64_t tile_cost(int64_t tokens) { return groups(tokens) + 1; }
     LIDX_HOST_DEVICE static constexpr int32_t padded_tokens(int32_t tokens) { return groups(tokens) * kGroupTokens; }
 

@@ -85,7 +85,7 @@ template <class T>
 __device__ __forceinline__ Place load_place(const ScoreParams& p, const Loader& loader, const Pages& pages,
                                             int32_t tile) {
     const int64_t key = box_key<T>(loader, tile);
-    if (key >= pages.keys.end || (!T::kPlain && key + loader.box_slots <= pages.keys.begin))
+    if (key >= pages.keys.end || (!T::kAlike && key + loader.box_slots <= pages.keys.begin))
         return {kDeadPage, kDeadPage};
     Place place{pages.request, pages.request};
     if (p.block_table) {
@@ -141,7 +141,7 @@ __device__ __forceinline__ void load_item(const ScoreParams& p, const Loader& lo
     const uint32_t buffer = loader.items % T::kQBuffers;
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.q_full[buffer]);
     wait(ptx::cvta_to_shared(&shared.q_empty[buffer]), (loader.items / T::kQBuffers + 1) % 2);
-    if (!T::kPlain && loader.lane < T::kBlockTokens)
+    if (!T::kAlike && loader.lane < T::kBlockTokens)
         ptx::st_shared_v2_u32(ptx::cvta_to_shared(&shared.sees[buffer][loader.lane]),
                               static_cast<uint32_t>(sees.begin), static_cast<uint32_t>(sees.end));
     load_weights<T>(p, loader, shared, item, full);
@@ -160,10 +160,11 @@ __device__ __forceinline__ void load_item(const ScoreParams& p, const Loader& lo
     const auto boxes = static_cast<int32_t>(T::q_boxes(item.tokens));
     const auto buffer_boxes = static_cast<uint32_t>(T::q_boxes(most_tokens(p.view)));
     const auto first = ptx::cvta_to_shared(shared.q[buffer * buffer_boxes]);
-    ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(boxes * kQBoxBytes));
+    ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(boxes * T::kQBoxBytes));
     for (int32_t box = 0; box < boxes; ++box) {
-        const ptx::SharedAddr box_to = first + static_cast<uint32_t>(box * kQBoxBytes);
-        if constexpr (T::kHeadMajor) ptx::cp_async_bulk_tensor_3d(box_to, loader.q_map, 0, item.row, 8 * box, full);
+        const ptx::SharedAddr box_to = first + static_cast<uint32_t>(box * T::kQBoxBytes);
+        if constexpr (T::kQPairs)
+            ptx::cp_async_bulk_tensor_5d(box_to, loader.q_map, 0, 0, item.row + 2 * box, 0, 0, full);
         else ptx::cp_async_bulk_tensor_2d(box_to, loader.q_map, 0, item.row * T::kHeads + 64 * box, full);
     }
 }
@@ -190,11 +191,11 @@ __device__ __forceinline__ void load_tile(const ScoreParams& p, Loader& loader, 
         const int64_t page = known ? first_page : of_box(T::kPlain ? pages.now.page : pages.now.scale_page, box);
         const int32_t slot = (known ? first_slot : of_box(pages.slot, box)) + index - box * loader.box_slots;
         const int32_t key = tile * T::kTileKeys + index;
-        const bool lives = (T::kPlain ? key < pages.keys.end : pages.keys.has(key)) && page != kDeadPage;
+        const bool lives = (T::kAlike ? key < pages.keys.end : pages.keys.has(key)) && page != kDeadPage;
         scale[word] = lives ? p.k_scale + page * p.k_scale_page_stride + int64_t{slot} * 4 : nullptr;
         live[word] = ptx::vote_sync_ballot(lives, ptx::kFullMask);
     }
-    if (T::kPlain && p.fill_columns != 0) {   // keys on illegal pages; elsewhere consumers fill
+    if (T::kAlike && p.fill_columns != 0) {   // keys on illegal pages; elsewhere consumers fill
 #pragma unroll
         for (int32_t word = 0; word < kWords; ++word) {
             const int32_t key = tile * T::kTileKeys + word * 32 + static_cast<int32_t>(loader.lane);
@@ -284,7 +285,7 @@ __device__ __forceinline__ void load_blocks(const ScoreParams& p, Loader& loader
         if (lane < block.tokens) sees = live_keys(p.view, block.request, block.rows, block.row + lane);
         const KeyRange hull = hull_of_lanes(sees);
         const BlockWork work =
-            block_work(hull, block.tokens, T::kTileKeys, T::tile_cost(block.tokens), p.fill_columns);
+            block_work(hull, block.tokens, T::kTileKeys, T::kBlockCost, T::tile_cost(block.tokens), p.fill_columns);
         const BlockPart part = block_part(work, p.fill_columns, begin, left);
         left -= work.cost();
         begin = 0;
@@ -363,7 +364,7 @@ __device__ __forceinline__ void load_requests(const ScoreParams& p, Loader& load
 template <class T>
 __device__ __forceinline__ void load_all(const ScoreParams& p, Loader& loader, typename T::Shared& shared) {
     if constexpr (T::kAlwaysBlocks) load_blocks<T>(p, loader, shared);
-    else if constexpr (T::kPlain) load_requests<T>(p, loader, shared);
+    else if constexpr (T::kAlike) load_requests<T>(p, loader, shared);
     else if (blocks_differ<T>(p)) load_blocks<T>(p, loader, shared);
     else load_requests<T>(p, loader, shared);
     if (loader.warp == T::kLoaderWarps - 1)

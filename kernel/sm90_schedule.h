@@ -127,20 +127,21 @@ inline constexpr int64_t kFillCells = 512;
 
 // From the last tile of a block to the first of the next 1.6 us pass: without it 8192 causal rows of 64 heads without a
 // cached prefix took 777 us instead of 577, as one CTA was left with the first 179 blocks, of few tiles each.
-inline constexpr int64_t kBlockCost = 22;
+inline constexpr int64_t kScoreBlockCost = 22;
 
 struct BlockWork {
     int32_t tile, tiles;            // key tiles that its rows see
+    int64_t block_cost;             // of the change-over to it
     int64_t tile_cost, fill_cost;   // of a tile; of all columns that are filled
-    LIDX_HOST_DEVICE constexpr int64_t tiles_cost() const { return tiles == 0 ? 0 : kBlockCost + tiles * tile_cost; }
+    LIDX_HOST_DEVICE constexpr int64_t tiles_cost() const { return tiles == 0 ? 0 : block_cost + tiles * tile_cost; }
     LIDX_HOST_DEVICE constexpr int64_t cost() const { return tiles_cost() + fill_cost; }
 };
 LIDX_HOST_DEVICE constexpr BlockWork block_work(const KeyRange& hull, int32_t tokens, int32_t tile_keys,
-                                                int64_t tile_cost, int32_t fill_columns) {
+                                                int64_t block_cost, int64_t tile_cost, int32_t fill_columns) {
     const int32_t tile = hull.begin / tile_keys;
     const auto tiles = hull.empty() ? 0 : static_cast<int32_t>(ceil_div(hull.end, tile_keys)) - tile;
     const int64_t dead = fill_columns > hull.size() ? fill_columns - hull.size() : 0;
-    return {tile, tiles, tile_cost,
+    return {tile, tiles, block_cost, tile_cost,
             fill_columns <= 0 ? 0 : ceil_div(dead * tokens, kFillCells) + 1};
 }
 
@@ -151,8 +152,8 @@ struct BlockPart {
 LIDX_HOST_DEVICE constexpr BlockPart block_part(const BlockWork& work, int32_t fill_columns, int64_t begin,
                                                 int64_t end) {
     const auto tile_at = [&](int64_t cost) {
-        if (cost <= kBlockCost) return cost <= 0 ? int32_t{0} : work.tiles < 1 ? work.tiles : int32_t{1};
-        const int64_t tile = ceil_div(cost - kBlockCost, work.tile_cost);
+        if (cost <= work.block_cost) return cost <= 0 ? int32_t{0} : work.tiles < 1 ? work.tiles : int32_t{1};
+        const int64_t tile = ceil_div(cost - work.block_cost, work.tile_cost);
         return static_cast<int32_t>(tile < work.tiles ? tile : work.tiles);
     };
     const auto column_at = [&](int64_t cost) {
@@ -170,7 +171,6 @@ LIDX_HOST_DEVICE constexpr BlockPart block_part(const BlockWork& work, int32_t f
 inline constexpr int kDepth = 128;               // bytes of a row of K or Q: one 128-byte swizzle span
 inline constexpr int kSwizzleAtomBytes = 1024;   // eight rows of 128 bytes; operand tiles begin on such a boundary
 inline constexpr int kMmaK = 32;                 // depth of one wgmma
-inline constexpr int kQBoxBytes = 64 * kDepth;   // of every box of Q: 64 token-head pairs
 // Up to so many requests a loading warp finds its CTA's share by itself, a request a lane.
 inline constexpr int kWarpBatch = 32;
 

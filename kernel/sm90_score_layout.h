@@ -60,6 +60,7 @@ inline constexpr uint32_t kEmptyArrivals = kConsumerWarps;     // a warp counts 
 template <int kHeads_, bool kPlain_ = false>
 struct Tile {
     static constexpr bool kPlain = kPlain_;           // see LIDX_SM90_PLAIN_VARIANTS
+    static constexpr bool kAlike = kPlain_;           // the rows of a request see the same keys
     static constexpr int kHeads = kHeads_;
     static constexpr int kGroupTokens = kColumns / kHeads;     // tokens of a group
     static constexpr int kBlockTokens = kGroups * kGroupTokens;
@@ -72,7 +73,10 @@ struct Tile {
     static constexpr int kQBuffers = 2;
     static constexpr int kWeightStride = kHeads;      // of the weights in shared memory
     static constexpr bool kAlwaysBlocks = false;
-    static constexpr bool kHeadMajor = false;         // Q rows: heads of a token beside each other
+    static constexpr bool kQPairs = false;            // a box of Q: 64 token-head pairs, the heads of a token beside
+                                                      // each other
+    static constexpr int kQBoxBytes = kColumns * kDepth;
+    static constexpr int64_t kBlockCost = kScoreBlockCost;
     LIDX_HOST_DEVICE static constexpr int32_t q_boxes(int64_t tokens) { return groups_of(tokens, kGroupTokens); }
     LIDX_HOST_DEVICE static constexpr int64_t tile_cost(int64_t tokens) {
         return unit_cost(groups_of(tokens, kGroupTokens));

@@ -39,14 +39,14 @@ __device__ __forceinline__ RequestWork load_work(const ScoreParams& p, int32_t r
 // Token blocks differ: in the keys that their rows see, or in the columns that are filled.
 template <class T>
 __device__ __forceinline__ bool blocks_differ(const ScoreParams& p) {
-    if constexpr (T::kPlain) return false;
+    if constexpr (T::kAlike) return false;
     return T::kAlwaysBlocks || !rows_see_alike(p.view) || p.fill_columns > 0;
 }
 
 template <class T>
 __device__ __forceinline__ BlockWork load_block_work(const ScoreParams& p, const Block& block) {
     const KeyRange hull = hull_of_rows(p.view, block.request, block.rows, block.row, block.row + block.tokens);
-    return block_work(hull, block.tokens, T::kTileKeys, T::tile_cost(block.tokens), p.fill_columns);
+    return block_work(hull, block.tokens, T::kTileKeys, T::kBlockCost, T::tile_cost(block.tokens), p.fill_columns);
 }
 
 // All threads; a CTA barrier, and one more must follow before shared.start is read. `own` is the cost of a thread's

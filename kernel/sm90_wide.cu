@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP8 indexer scores on Hopper's tensor core for 128 heads, sm_90a: depth 128, paged or contiguous K, any tokens. The
-// body takes any number of heads that 16 divides; up to 64 sm90_score.cu is faster (docs/kernel-sm90.md).
+// FP8 indexer scores on Hopper's tensor core for many tokens, sm_90a: depth 128, heads 32 to 128, paged or
+// contiguous K.
 //
 //     score[row, key] = k_scale[key] * sum_h relu(q[row, h] . k[key]) * q_scale[row, h]
 //
 // S = Q K^T by wgmma, the other way round than in sm90_score.cu: operand A eight heads of eight tokens [64, 128 bytes],
-// row 8 h + token; operand B a tile of 96 keys [96, 128 bytes]. Thread t of a warpgroup then has two heads (half 0 and
-// 1) of token t % 32 / 4 and 24 keys: its sums over the heads are 24 registers that it adds to from MMA to MMA, with
-// two weights each, and nothing is exchanged between lanes. A warp w has the heads 8 j + 2 w and 8 j + 2 w + 1, j = 0,
-// 1, ...; the four warps' sums meet once a tile, in the shared memory that the tile's codes no longer need.
+// operand B a tile of 96 keys [96, 128 bytes]. Row 16 w + 8 e + 4 t + q of A is head 8 j + 2 q + e of token 2 w + t. So
+// a quad of lanes has one token and two heads an MMA, a lane 24 keys; its sums over the heads are 24 registers that it
+// adds to from MMA to MMA, with two weights each. Once a tile the four quads of a token exchange their sums.
 // A warpgroup takes every third key tile and multiplies it with all heads of its token block.
 //
-// Arithmetic: bit for bit that of sm90_score.cu. p[w] here is p[q] there:
-//     p[w] = fma(q_scale[h], max.NaN(S[h], +0), p[w])    h = 2w, 2w + 1, 8 + 2w, 8 + 2w + 1, ...    from +0
+// Arithmetic: bit for bit that of sm90_score.cu. Quad q of a token has part p[q]:
+//     p[q] = fma(q_scale[h], max.NaN(S[h], +0), p[q])    h = 2q, 2q + 1, 8 + 2q, 8 + 2q + 1, ...    from +0
 //     score = k_scale * ((p[0] + p[1]) + (p[2] + p[3]))
 //
 // Pipeline of a warpgroup: time runs down. Two accumulator sets, so that one multiplies while the other is reduced; all
@@ -23,12 +22,9 @@
 //                                        MMA b = heads 8-15; a done: reduce a
 //                                        MMA a = heads 16-23; b done: reduce b
 //                                        ...
-//                                        all done; the four warps write their sums over the tile, read all four;
-//                                        k_empty; store
+//                                        all done: reduce b; exchange sums; k_empty; store
 //
-// Hand-overs: those of sm90_score.cu, but a stage belongs to one warpgroup (four arrivals), and its shared memory is
-// written by ordinary stores before it goes back to TMA (fence.proxy.async). `sums`: a warpgroup's named barrier,
-// before the sums are written (all warps' MMAs have read the tile) and after.
+// Hand-overs: those of sm90_score.cu, but a stage belongs to one warpgroup (four arrivals).
 #include "kernel/live.h"
 #include "kernel/problem.h"
 #include "kernel/score_cells.cuh"
@@ -51,6 +47,8 @@ extern __shared__ __align__(kSwizzleAtomBytes) uint8_t dynamic_shared[];
 
 namespace {
 
+constexpr int kLaneKeys = kTileKeys / 16;   // keys of a tile whose scores a lane ends up with
+
 using sm90_score::hidden;
 using sm90_score::load_all;
 using sm90_score::Loader;
@@ -59,18 +57,22 @@ using sm90_score::Stage;
 using sm90_score::stage_at;
 using sm90_score::wait;
 
-constexpr uint32_t kSumsBarrier = 1;   // named barrier of warpgroup 0; 0 is the CTA's
-constexpr int kWords = kTileKeys / 32;
-
 struct Consumer {
     uint32_t warp, lane;              // warp: of the CTA
     uint64_t k_descriptor, q_descriptor;
-    ptx::SharedAddr weights;          // of the lane's token and the warp's first head
+    ptx::SharedAddr weights;          // of the lane's token and its quad's first head
+    KeyRange sees;                    // of the lane's token
+    int64_t row;                      // of scores: the cell of the lane's first key in the tile of key 0; T::kPlain:
+                                      // its address
+    // The lane's keys of a tile are this one and every 16th behind it.
+    __device__ __forceinline__ uint32_t key() const { return quad() / 2 * 8 + lane % 4 * 2 + quad() % 2; }
+    __device__ __forceinline__ uint32_t quad() const { return lane / 4 % 4; }
+    __device__ __forceinline__ uint32_t token() const { return warp % 4 * 2 + lane / 16; }
 };
 
 // D = Q K^T of eight heads, j, and the tile whose descriptor is k.
 __device__ __forceinline__ void multiply(const Consumer& self, int j, uint64_t k, float (&d)[kTileKeys / 2]) {
-    const uint64_t q = self.q_descriptor + j * (kQBoxBytes / 16);
+    const uint64_t q = self.q_descriptor + j * (kSwizzleAtomBytes / 16);
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kDepth / kMmaK; ++step)
@@ -79,7 +81,7 @@ __device__ __forceinline__ void multiply(const Consumer& self, int j, uint64_t k
     ptx::wgmma_commit_group();
 }
 
-// Adds heads 8 j + 2 warp and the next to the sums: sum[2 i + e] is key 8 i + 2 (lane % 4) + e.
+// Adds heads 8 j + 2 q and the next to the sums: sum[2 i + e] is key 8 i + 2 (lane % 4) + e.
 __device__ __forceinline__ void reduce(int j, const float (&weight)[2], float (&d)[kTileKeys / 2],
                                        float (&sum)[kTileKeys / 4]) {
     // The compiler may not move reads of the accumulators above the wait that precedes this.
@@ -104,71 +106,71 @@ __device__ __forceinline__ KeyRange load_sees(ptx::SharedAddr sees, uint32_t tok
     return {load_int(sees + token * 8), load_int(sees + token * 8 + 4)};
 }
 
-// The parts of a tile's sums: [warp][token][key], blocks of eight keys exchanged so that neither the four tokens of a
-// store nor the four blocks of a load meet in a bank.
-__device__ __forceinline__ uint32_t part_offset(uint32_t warp, uint32_t token, uint32_t block) {
-    const uint32_t place = (block & ~3u) | ((block ^ token) & 3u);
-    return ((warp * kBlockTokens + token) * kTileKeys + 8 * place) * 4;
+// Adds over the four quads of a token: total[m] is key self.key() + 16 m.
+__device__ __forceinline__ void exchange(const Consumer& self, const float (&sum)[kTileKeys / 4],
+                                         float (&total)[kLaneKeys]) {
+    const bool odd = self.quad() % 2 != 0, high = self.quad() >= 2;
+#pragma unroll
+    for (int m = 0; m < kLaneKeys; ++m) {
+        float pair[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const float even_key = sum[4 * m + 2 * i], odd_key = sum[4 * m + 2 * i + 1];
+            pair[i] = ptx::add_rn_f32(odd ? odd_key : even_key,
+                                      ptx::shfl_sync_bfly(odd ? even_key : odd_key, 4, ptx::kFullMask));
+        }
+        total[m] = ptx::add_rn_f32(high ? pair[1] : pair[0],
+                                   ptx::shfl_sync_bfly(high ? pair[0] : pair[1], 8, ptx::kFullMask));
+    }
 }
 
-// Adds the four warps' sums of the tile in a stage, frees the stage and stores the scores of two tokens.
+// Adds the quads' sums of a tile, frees its stage and stores the scores.
 template <class T>
 __device__ __forceinline__ void finish(const ScoreParams& p, const Consumer& self, typename T::Shared& shared,
-                                       uint32_t stage, uint32_t buffer, const float (&sum)[kTileKeys / 4],
-                                       int32_t tile_key) {
-    // Addresses are worked out here, tile by tile: kept from one to the next they would not fit the registers.
-    const auto lane = static_cast<uint32_t>(hidden(static_cast<int32_t>(self.lane)));
-    const auto cta_warp = static_cast<uint32_t>(hidden(static_cast<int32_t>(self.warp)));
-    const uint32_t warp = cta_warp % 4, sums_barrier = kSumsBarrier + cta_warp / 4;
-    const ptx::SharedAddr parts = ptx::cvta_to_shared(shared.k[stage]);
-    ptx::bar_sync(sums_barrier, 128);
+                                       uint32_t stage, const float (&sum)[kTileKeys / 4], int32_t tile_key) {
+    float score[kLaneKeys];
+    exchange(self, sum, score);
+    const ptx::SharedAddr scales = ptx::cvta_to_shared(&shared.k_scale[stage][0]) + self.key() * 4;
 #pragma unroll
-    for (uint32_t block = 0; block < kTileKeys / 8; ++block)
-        ptx::st_shared_v2_f32(parts + part_offset(warp, lane / 4, block) + lane % 4 * 8, sum[2 * block],
-                              sum[2 * block + 1]);
-    ptx::bar_sync(sums_barrier, 128);
-    float score[2][kWords];
-    bool live[kWords];
-#pragma unroll
-    for (int word = 0; word < kWords; ++word) {
-        const float scale =
-            ptx::ld_shared_f32(ptx::cvta_to_shared(&shared.k_scale[stage][word * 32]) + lane * 4);
-        live[word] = (ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.live[stage][word])) >> lane & 1) != 0;
-#pragma unroll
-        for (uint32_t t = 0; t < 2; ++t) {
-            const ptx::SharedAddr from =
-                parts + part_offset(0, 2 * warp + t, 4 * word + lane / 8) + lane % 8 * 4;
-            float part[4];
-#pragma unroll
-            for (int w = 0; w < 4; ++w) part[w] = ptx::ld_shared_f32(from + w * (kBlockTokens * kTileKeys * 4));
-            score[t][word] = ptx::mul_rn_f32(
-                scale, ptx::add_rn_f32(ptx::add_rn_f32(part[0], part[1]), ptx::add_rn_f32(part[2], part[3])));
-        }
-    }
-    ptx::fence_proxy_async_shared_cta();   // the sums were read and written by ordinary accesses, TMA comes next
+    for (int m = 0; m < kLaneKeys; ++m) score[m] = ptx::mul_rn_f32(ptx::ld_shared_f32(scales + m * 64), score[m]);
+    const ptx::U32x4 live = ptx::ld_shared_v4_u32(ptx::cvta_to_shared(shared.live[stage]));
     ptx::bar_warp_sync(ptx::kFullMask);
-    if (lane == 0) ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.k_empty[stage]));
-    const int32_t first_row = load_int(ptx::cvta_to_shared(&shared.item[buffer].row));
-    const int64_t stride = hidden(p.score_stride);
+    if (self.lane == 0) ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.k_empty[stage]));
+    const int64_t row = self.row + int64_t{tile_key} * (T::kPlain ? 4 : 1);
+    const bool whole = self.sees.begin <= tile_key && self.sees.end >= tile_key + kTileKeys &&
+                       (live.x & live.y & live.z) == ~0u;
+    if (T::kPlain && ptx::vote_sync_ballot(whole, ptx::kFullMask) == ptx::kFullMask) {
 #pragma unroll
-    for (uint32_t t = 0; t < 2; ++t) {
-        const uint32_t token = 2 * warp + t;
-        const KeyRange range = load_sees(ptx::cvta_to_shared(shared.sees[buffer]), token);
-        int64_t row = (int64_t{first_row} + token) * stride;
-        if (p.relative != 0) row -= range.begin;
-#pragma unroll
-        for (int word = 0; word < kWords; ++word) {
-            const int32_t key = tile_key + word * 32 + static_cast<int32_t>(lane);
-            // A key that the row sees on a page that must not be read is dead: -inf where the launch fills.
-            if (range.has(key) && (live[word] || p.fill_columns != 0))
-                store_score(p, row + key, live[word] ? score[t][word] : dead_score());
-        }
+        for (int m = 0; m < kLaneKeys; ++m) ptx::st_global_f32(reinterpret_cast<float*>(row) + 16 * m, score[m]);
+        return;
     }
+    const auto first = static_cast<int32_t>(self.key());
+    const uint32_t words[3] = {live.x >> first, live.y >> first, live.z >> first};
+#pragma unroll
+    for (int m = 0; m < kLaneKeys; ++m) {
+        const bool lives = (words[m / 2] >> (16 * (m % 2)) & 1) != 0;
+        const bool seen = self.sees.has(tile_key + first + 16 * m);
+        // A key that the row sees on a page that must not be read is dead: -inf where the launch fills.
+        if (!seen || !(lives || p.fill_columns != 0)) continue;
+        const float value = lives ? score[m] : dead_score();
+        if constexpr (T::kPlain) ptx::st_global_f32(reinterpret_cast<float*>(row) + 16 * m, value);
+        else store_score(p, row + 16 * m, value);
+    }
+}
+
+// What the scores of the item's tiles need.
+template <class T>
+__device__ __forceinline__ void take_row(const ScoreParams& p, Consumer& self, typename T::Shared& shared,
+                                         uint32_t buffer, int32_t first_row) {
+    self.sees = load_sees(ptx::cvta_to_shared(shared.sees[buffer]), self.token());
+    self.row = (int64_t{first_row} + self.token()) * p.score_stride + self.key();
+    if (!T::kPlain && p.relative != 0) self.row -= self.sees.begin;
+    if constexpr (T::kPlain) self.row = reinterpret_cast<int64_t>(static_cast<float*>(p.scores) + self.row);
 }
 
 template <class T>
 __device__ __forceinline__ void score_tile(const ScoreParams& p, const Consumer& self, typename T::Shared& shared,
-                                           uint32_t ring, uint32_t buffer, int32_t tile_key) {
+                                           uint32_t ring, int32_t tile_key) {
     const Stage stage = stage_at<T>(ring);
     const uint64_t k = self.k_descriptor + stage.index * (kTileKeys * kDepth / 16);
     float a[kTileKeys / 2], b[kTileKeys / 2], sum[kTileKeys / 4], weight_a[2], weight_b[2];
@@ -189,7 +191,7 @@ __device__ __forceinline__ void score_tile(const ScoreParams& p, const Consumer&
         }
         reduce(j + 1, weight_b, b, sum);
     }
-    finish<T>(p, self, shared, stage.index, buffer, sum, tile_key);
+    finish<T>(p, self, shared, stage.index, sum, tile_key);
 }
 
 // Columns [begin, end) of an item's rows where no key of the row is live.
@@ -211,6 +213,7 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, typename T::Sh
     self.warp = warp;
     self.lane = lane;
     self.k_descriptor = wgmma_descriptor_k_major_128b(ptx::cvta_to_shared(shared.k).value);
+    uint32_t ring = warp / 4;   // of the warpgroup's next tile
 #pragma unroll 1
     for (uint32_t items = 0;; ++items) {
         const uint32_t buffer = items % T::kQBuffers;
@@ -218,19 +221,17 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, typename T::Sh
         const ptx::SharedAddr from = ptx::cvta_to_shared(&shared.item[buffer]);
         const ptx::U32x4 item = ptx::ld_shared_v4_u32(from);   // ring, tiles, row, tokens
         if (item.w == 0) return;
-        int32_t tile_key = load_int(from + 16);
-        self.q_descriptor =
-            wgmma_descriptor_k_major_128b(ptx::cvta_to_shared(shared.q[buffer * T::kMmas]).value);
+        self.q_descriptor = wgmma_descriptor_k_major_128b(
+            ptx::cvta_to_shared(shared.q[buffer * (kBlockTokens / 2)]).value, T::kMmas * kSwizzleAtomBytes);
         self.weights = ptx::cvta_to_shared(shared.q_scale[buffer]) +
-                       (lane / 4 * T::kWeightStride + 2 * (warp % 4)) * 4;
-        const auto warpgroup = static_cast<uint32_t>(hidden(static_cast<int32_t>(warp))) / 4;
-        const uint32_t first = (warpgroup + kStages - item.x % kStages) % kWarpgroups;
-        tile_key += static_cast<int32_t>(first) * kTileKeys;
-        const uint32_t end = item.x + item.y;
+                       (self.token() * T::kWeightStride + 2 * self.quad()) * 4;
+        take_row<T>(p, self, shared, buffer, static_cast<int32_t>(item.z));
+        int32_t tile_key = load_int(from + 16) + static_cast<int32_t>(ring - item.x) * kTileKeys;
 #pragma unroll 1
-        for (uint32_t ring = item.x + first; ring < end; ring += kWarpgroups, tile_key += kWarpgroups * kTileKeys)
-            score_tile<T>(p, self, shared, ring, buffer, tile_key);
-        if (p.fill_columns > 0) {
+        for (const uint32_t end = item.x + item.y; ring < end;
+             ring += kWarpgroups, tile_key += kWarpgroups * kTileKeys)
+            score_tile<T>(p, self, shared, ring, tile_key);
+        if (!T::kPlain && p.fill_columns > 0) {
             const int32_t of = hidden(static_cast<int32_t>(buffer));
             const ptx::SharedAddr filled = ptx::cvta_to_shared(&shared.item[of]);
             fill(p, ptx::cvta_to_shared(shared.sees[of]), load_int(filled + 8), load_int(filled + 12),
@@ -274,12 +275,17 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
 }  // namespace
 }  // namespace lidx::sm90_wide
 
-#define LIDX_SM90_WIDE_ENTRY(symbol, heads, depth, tokens)                                                        \
-    extern "C" __global__ void __launch_bounds__(lidx::sm90_wide::kThreads, 1) symbol(                            \
-        const __grid_constant__ lidx::ptx::TensorMap k_map, const __grid_constant__ lidx::ptx::TensorMap q_map,      \
-        const __grid_constant__ lidx::ScoreParams p) {                                                               \
-        static_assert(depth == lidx::sm90_wide::kDepth);                                                          \
-        static_assert(tokens == lidx::sm90_wide::kBlockTokens);                                                   \
-        lidx::sm90_wide::score<lidx::sm90_wide::Tile<heads>>(k_map, q_map, p);                                 \
+#define LIDX_SM90_WIDE_ENTRY(symbol, heads, depth, tokens, plain)                                                      \
+    extern "C" __global__ void __launch_bounds__(lidx::sm90_wide::kThreads, 1) symbol(                                 \
+        const __grid_constant__ lidx::ptx::TensorMap k_map, const __grid_constant__ lidx::ptx::TensorMap q_map,        \
+        const __grid_constant__ lidx::ScoreParams p) {                                                                 \
+        static_assert(depth == lidx::sm90_wide::kDepth);                                                               \
+        static_assert(tokens == lidx::sm90_wide::kBlockTokens);                                                        \
+        lidx::sm90_wide::score<lidx::sm90_wide::Tile<heads, plain>>(k_map, q_map, p);                                  \
     }
-LIDX_SM90_WIDE_VARIANTS(LIDX_SM90_WIDE_ENTRY)
+#define LIDX_SM90_WIDE_SCORE_ENTRY(symbol, heads, depth, tokens) \
+    LIDX_SM90_WIDE_ENTRY(symbol, heads, depth, tokens, false)
+#define LIDX_SM90_WIDE_PLAIN_ENTRY(symbol, heads, depth, tokens) \
+    LIDX_SM90_WIDE_ENTRY(symbol, heads, depth, tokens, true)
+LIDX_SM90_WIDE_VARIANTS(LIDX_SM90_WIDE_SCORE_ENTRY)
+LIDX_SM90_WIDE_PLAIN_VARIANTS(LIDX_SM90_WIDE_PLAIN_ENTRY)

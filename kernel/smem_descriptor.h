@@ -43,8 +43,9 @@ LIDX_HOST_DEVICE constexpr uint64_t smem_descriptor_k_major_64b(uint32_t start_b
 
 // The 128-byte operand as wgmma.mma_async describes it (PTX ISA 9.7.15.5.1.2.2): no constant in bits 46-48, and the
 // swizzle in bits 62-63, 1 = 128 bytes.
-LIDX_HOST_DEVICE constexpr uint64_t wgmma_descriptor_k_major_128b(uint32_t start_bytes) {
-    return smem_descriptor_address(start_bytes) | smem_descriptor_address(1024) << 32 | uint64_t{1} << 62;
+// stride_bytes: from eight rows to the next eight.
+LIDX_HOST_DEVICE constexpr uint64_t wgmma_descriptor_k_major_128b(uint32_t start_bytes, uint32_t stride_bytes = 1024) {
+    return smem_descriptor_address(start_bytes) | smem_descriptor_address(stride_bytes) << 32 | uint64_t{1} << 62;
 }
 
 // An operand `bytes` further along its rows. The swizzle is a function of the absolute address, so a

@@ -30,8 +30,18 @@
     X(sm90_fast_h64, 64, 128, 12)  \
     X(sm90_fast_h32, 32, 128, 24)
 
-// X(symbol, heads, depth, tokens): query tokens per block, all of whose heads meet each key tile in one warpgroup.
-#define LIDX_SM90_WIDE_VARIANTS(X) X(sm90_wide_h128, 128, 128, 8)
+// X(symbol, heads, depth, tokens): query tokens per block, all of whose heads meet each key tile in one warpgroup. For
+// many tokens per request, and for 128 heads.
+#define LIDX_SM90_WIDE_VARIANTS(X) \
+    X(sm90_wide_h128, 128, 128, 8) \
+    X(sm90_wide_h64, 64, 128, 8)   \
+    X(sm90_wide_h32, 32, 128, 8)
+
+// The same for one factor of fp32 weights without gaps, fp32 scores at the column of their key, no fill, K and its
+// scales found by one table. The same bits.
+#define LIDX_SM90_WIDE_PLAIN_VARIANTS(X)  \
+    X(sm90_wide_h64_plain, 64, 128, 8)    \
+    X(sm90_wide_h32_plain, 32, 128, 8)
 
 // X(symbol, heads, depth, tokens): query tokens per block, shared out among four warpgroups.
 #define LIDX_SM90_SCORE_VARIANTS(X) \

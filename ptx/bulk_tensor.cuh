@@ -9,7 +9,7 @@ namespace lidx::ptx {
 
 // cp.async.bulk.tensor.dim.dst.src{.load_mode}.completion_mechanism{.multicast}{.cta_group}{.level::cache_hint}
 //                      [dstMem], [tensorMap, tensorCoords], [mbar]{, im2colInfo}{, ctaMask}{, cache-policy}
-// .dim = { .2d, .3d }, .dst = { .shared::cluster }, .src = { .global }, .load_mode = { .tile },
+// .dim = { .2d, .3d, .5d }, .dst = { .shared::cluster }, .src = { .global }, .load_mode = { .tile },
 // .completion_mechanism = { .mbarrier::complete_tx::bytes }             PTX ISA 8.0, sm_90 (9.7.9.27.1.2)
 // One thread issues. tensorMap is a generic address; coordinates are signed elements, innermost first. Whatever lies
 // out of bounds is filled (zero), and the whole box counts towards complete_tx. dst: 128-byte aligned, in this CTA.
@@ -27,6 +27,14 @@ LIDX_PTX void cp_async_bulk_tensor_3d(SharedAddr dst_mem, const TensorMap* tenso
         "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
         "[%5];" ::"r"(dst_mem.value),
         "l"(tensor_map), "r"(c0), "r"(c1), "r"(c2), "r"(mbar.value)
+        : "memory");
+}
+LIDX_PTX void cp_async_bulk_tensor_5d(SharedAddr dst_mem, const TensorMap* tensor_map, int32_t c0, int32_t c1,
+                                      int32_t c2, int32_t c3, int32_t c4, SharedAddr mbar) {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+        "[%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(dst_mem.value),
+        "l"(tensor_map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4), "r"(mbar.value)
         : "memory");
 }
 

@@ -451,6 +451,19 @@ std::vector<Case> covering_cases() {
             "sm90_decode_h32/h32/d128/t17/b2/n2600/p0/contiguous/pad0/gap0/codes/slack/nocheck/guard/s1127",
             "sm90_decode_h32/h32/d128/t2/b40/n730/p256/split-pool/pad0/gap3/lattice/ragged/nocheck/tight/s1128",
             "sm90_decode_h32/h32/d128/t5/b1/n8191/p0/contiguous/pad0/gap0/special/plain/nocheck/tight/s1129",
+            // Blocks of eight tokens: several a CTA and several CTAs a block, tiles on whose edge a row's keys end.
+            "sm90_wide_h64/h64/d128/t9/b1/n2600/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1121",
+            "sm90_wide_h32/h32/d128/t17/b2/n1300/p16/block-split/pad0/gap0/codes/slack/nocheck/guard/s1122",
+            "sm90_wide_h64_plain/h64/d128/t68/b1/n300/p0/contiguous/pad0/gap0/codes/plain/nocheck/guard/s1123/causal",
+            "sm90_wide_h64_plain/h64/d128/t20/b3/n501/p48/split-pool/pad16/gap1/normal/bad-pages/check/guard/s1124/"
+            "window",
+            "sm90_wide_h32_plain/h32/d128/t33/b2/n700/p64/block-split/pad0/gap3/special/ragged/check/tight/s1125/"
+            "rowlen",
+            "sm90_wide_h64/h64/d128/t12/b2/n200/p64/block-split/pad0/gap3/codes/slack/check/guard/s1126/"
+            "window,rel,bf16,wbf16",
+            "sm90_wide_h32/h32/d128/t19/b2/n333/p128/block-split/pad0/gap0/normal/ragged/nocheck/guard/s1127/"
+            "causal,fill400",
+            "sm90_wide_h64_plain/h64/d128/t1/b40/n288/p96/block-split/pad0/gap0/lattice/lengths/check/guard/s1128",
             // A NaN for each head at each place of a token tile, one at a time.
             "sm100_score_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1301",
             "sm100_score_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1302",
@@ -463,6 +476,8 @@ std::vector<Case> covering_cases() {
             "sm90_score_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1305",
             "sm90_decode_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1310",
             "sm90_decode_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1311",
+            "sm90_wide_h64_plain/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1310",
+            "sm90_wide_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1311",
         });
     append(&cases, engine_cases());
     append(&cases, sm100_engine_cases());
@@ -475,6 +490,7 @@ std::vector<Case> long_cases() {
     constexpr Shape shapes[] = {{"sm90_score_h64", 64, 128},     {"sm90_score_h32", 32, 128},
                                 {"sm90_score_h64_plain", 64, 128}, {"sm90_score_h32_plain", 32, 128},
                                 {"sm90_decode_h64", 64, 128},    {"sm90_decode_h32", 32, 128},
+                                {"sm90_wide_h64_plain", 64, 128}, {"sm90_wide_h32", 32, 128},
                                 {"sm100_score_h64", 64, 128},    {"sm100_score_h32", 32, 128},
                                 {"sm100_score_h32_t3", 32, 128}, {"generic_score", 64, 128},
                                 {"generic_score", 32, 128}};
@@ -552,6 +568,10 @@ std::vector<Case> seed_cases() {
             "sm90_decode_h64/h64/d128/t3/b40/n200/p32/split-pool/pad0/gap1/lattice/ragged/check/guard/s2112",
             "sm90_decode_h32/h32/d128/t5/b3/n1100/p48/block-split/pad16/gap0/codes/bad-pages/check/guard/s2113",
             "sm90_decode_h32/h32/d128/t20/b2/n723/p0/contiguous/pad0/gap2/special/plain/nocheck/tight/s2114",
+            "sm90_wide_h64_plain/h64/d128/t17/b3/n450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2111/"
+            "causal",
+            "sm90_wide_h32/h32/d128/t20/b2/n600/p16/block-split/pad0/gap0/normal/bad-pages/check/guard/s2112/window",
+            "sm90_wide_h128/h128/d128/t9/b2/n300/p64/block-split/pad0/gap0/normal/ragged/nocheck/guard/s2113",
             "generic_score/h8/d64/t3/b2/n150/p7/block-split/pad0/gap2/normal/ragged/check/guard/s2009",
         });
     return cases;

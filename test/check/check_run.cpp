@@ -18,6 +18,7 @@
 #include "check_model.h"
 #include "check_upload.h"
 #include "kernel/sm90_schedule.h"
+#include "kernel/sm90_wide_layout.h"
 #include "ref/bf16.h"
 #include "ref/error_bound.h"
 #include "ref/sm90_fast_model.h"
@@ -45,10 +46,11 @@ int tile_tokens_of(const std::string& symbol) {
 }
 
 // What the kernels for plain work serve (docs/kernel-sm90.md).
-bool is_plain(const Inputs& in) {
+bool is_plain(const Inputs& in, bool rows_differ) {
     const Engine& e = in.c.engine;
-    return e.sees == Engine::Sees::kLength && !e.weight_bf16 && e.weight_gap == 0 && e.factor == 0 && !e.scale_table &&
-           !e.bf16 && !e.fills() && !(e.relative && in.score_columns < in.max_keys);
+    if (e.sees == Engine::Sees::kWindow && e.relative) return false;
+    return (rows_differ || e.sees == Engine::Sees::kLength) && !e.weight_bf16 && e.weight_gap == 0 && e.factor == 0 &&
+           !e.scale_table && !e.bf16 && !e.fills() && !(e.relative && in.score_columns < in.max_keys);
 }
 
 // What a user must get on this machine; "" where any kernel will do.
@@ -62,12 +64,15 @@ std::string expected_symbol(const Machine& machine, const Inputs& in) {
         if (heads != 64 && heads != 32 && heads != 16 && heads != 8) return "";
         if (in.c.engine.fast && heads >= 32 && std::min(in.max_tokens, in.max_rows) >= 3 * 256 / heads)
             return "sm90_fast_h" + std::to_string(heads);
-        if (heads >= 32 && is_plain(in)) {   // decode: one token of 64 heads, two of 32; up to four times that by size
+        // Many tokens: blocks of eight, plain even where rows see different keys.
+        if (heads >= 32 && std::min(in.max_tokens, in.max_rows / std::max(in.c.batch, 1)) >= 16)
+            return "sm90_wide_h" + std::to_string(heads) + (is_plain(in, true) ? "_plain" : "");
+        if (heads >= 32 && is_plain(in, false)) {   // decode: one token of 64 heads, two of 32; up to four times that by size
             const int64_t groups = ceil_div(std::min(in.max_tokens, in.max_rows) * heads, 64);
             if (groups <= 1 || (groups <= 4 && in.c.batch * in.max_keys * (groups - 1) <= 2097152))
                 return "sm90_decode_h" + std::to_string(heads);
         }
-        return "sm90_score_h" + std::to_string(heads) + (heads >= 32 && is_plain(in) ? "_plain" : "");
+        return "sm90_score_h" + std::to_string(heads) + (heads >= 32 && is_plain(in, false) ? "_plain" : "");
     }
     if (machine.compute_capability / 10 != 10) return "";
     if (in.c.depth % 64 != 0 || page % 16 != 0) return "generic_score";
@@ -177,33 +182,39 @@ struct Sm90Counts {
     int64_t wgmma = 0, loads = 0, bytes = 0;
 };
 // What the persistent CTAs of sm90_wide load and multiply: every block of eight tokens meets every key tile once, in
-// an MMA of four steps for each eight heads, by four warps. Tiles in the order of the blocks' rows are shared out in
-// equal numbers; Q comes once for each run of a block's tiles in one CTA.
+// an MMA of four steps for each eight heads, by four warps. Q comes once for each run of a block's tiles in one CTA, in
+// four boxes of two tokens; where the runs end depends on the shares, which the kernel's own schedule gives.
+template <class T>
 Sm90Counts sm90_wide_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots) {
+    namespace s = lidx::sm90_score;
     Sm90Counts counts;
-    const int64_t mmas = in.c.heads / 8;
-    std::vector<int64_t> block_tiles;
+    std::vector<s::BlockWork> works;
+    int64_t total = 0;
     for (const Request& r : in.requests)
-        for (int token = 0; token < r.tokens; token += 8) block_tiles.push_back(ceil_div(r.keys, 96));
-    const int64_t total = std::accumulate(block_tiles.begin(), block_tiles.end(), int64_t{0});
-    const auto cta_of = [&](int64_t tile) {   // shares of the cost, a tile belongs to the one that it begins in
-        int64_t cta = 0;
-        while (lidx::sm90_score::share_begin(total * mmas, cta + 1, out.grid[0]) <= tile * mmas) ++cta;
-        return cta;
-    };
-    int64_t tile = 0;
-    for (const int64_t tiles : block_tiles) {
-        int64_t before = -1;
-        for (int64_t i = 0; i < tiles; ++i, ++tile) {
-            const int64_t cta = cta_of(tile);
-            const bool new_run = cta != before;
-            before = cta;
-            counts.wgmma += 16 * mmas;
-            counts.loads += boxes + (new_run ? mmas : 0);
-            counts.bytes += (boxes * box_slots + (new_run ? in.c.heads * 8 : 0)) * 128;
+        for (int token = 0; token < r.tokens; token += 8) {
+            works.push_back(s::block_work({0, static_cast<int32_t>(r.keys)}, 8, 96, T::kBlockCost, T::tile_cost(8), 0));
+            total += works.back().cost();
+            counts.wgmma += 16 * (in.c.heads / 8) * ceil_div(r.keys, 96);
+        }
+    for (uint32_t cta = 0; cta < out.grid[0]; ++cta) {
+        int64_t begin = s::share_begin(total, cta, out.grid[0]), end = s::share_begin(total, cta + 1, out.grid[0]);
+        for (const s::BlockWork& work : works) {
+            const int64_t tiles = s::block_part(work, 0, begin, end).tiles;
+            begin -= work.cost();
+            end -= work.cost();
+            if (tiles == 0) continue;
+            counts.loads += tiles * boxes + 4;
+            counts.bytes += (tiles * boxes * box_slots + in.c.heads * 8) * 128;
         }
     }
     return counts;
+}
+Sm90Counts sm90_wide_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots) {
+    switch (in.c.heads) {
+        case 32: return sm90_wide_counts<lidx::sm90_wide::Tile<32>>(in, out, boxes, box_slots);
+        case 64: return sm90_wide_counts<lidx::sm90_wide::Tile<64>>(in, out, boxes, box_slots);
+        default: return sm90_wide_counts<lidx::sm90_wide::Tile<128>>(in, out, boxes, box_slots);
+    }
 }
 
 // The same for sm90_fast: blocks of three groups of 256 columns, an MMA of four steps for each group that has a token
@@ -220,7 +231,7 @@ Sm90Counts sm90_fast_counts(const Inputs& in, const Outcome& out, int64_t boxes,
         for (int token = 0; token < r.tokens; token += out.tile_tokens) {
             const int tokens = std::min(out.tile_tokens, r.tokens - token);
             const int64_t groups = ceil_div(tokens, out.tile_tokens / 3);
-            blocks.push_back({groups, s::block_work({0, r.keys}, tokens, 64, groups + 1, 0)});
+            blocks.push_back({groups, s::block_work({0, r.keys}, tokens, 64, s::kScoreBlockCost, groups + 1, 0)});
             total += blocks.back().work.cost();
         }
     Sm90Counts counts;

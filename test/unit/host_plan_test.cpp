@@ -8,6 +8,7 @@
 #include "host/plan.h"
 #include "host/status.h"
 #include "kernel/live.h"
+#include "kernel/sm90_wide_layout.h"
 
 namespace {
 
@@ -101,7 +102,27 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
     }
     desc.heads = 128;
     CHECK(chosen(desc, kH200) == "sm90_wide_h128");
-    desc.heads = 64;
+    // From 16 tokens a request on, on average.
+    for (const int heads : {32, 64}) {
+        const std::string name = std::to_string(heads);
+        desc = paged_desc();
+        desc.heads = heads;
+        desc.max_tokens = 100;
+        desc.max_rows = 31;
+        CHECK(chosen(desc, kH200) == "sm90_score_h" + name + "_plain");
+        desc.max_rows = 32;
+        CHECK(chosen(desc, kH200) == "sm90_wide_h" + name + "_plain");
+        desc.flags = LIDX_FLAG_CAUSAL;
+        CHECK(chosen(desc, kH200) == "sm90_wide_h" + name + "_plain");
+        desc.weight_type = LIDX_BF16;
+        CHECK(chosen(desc, kH200) == "sm90_wide_h" + name);
+        desc.max_tokens = 15;
+        CHECK(chosen(desc, kH200) == "sm90_score_h" + name);
+        desc.batch = 0;
+        desc.max_tokens = 16;
+        CHECK(chosen(desc, kH200) == "sm90_wide_h" + name);
+    }
+    desc = paged_desc();
     for (const int capability : {80, 86, 89, 120, 121}) CHECK(chosen(desc, {capability, 100}) == "generic_score");
     CHECK(chosen(desc, {75, 40}).empty());
 
@@ -134,7 +155,7 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
     desc.depth = 64;
     CHECK(chosen(desc, kB200) == "sm100_score_h64");
     CHECK(lidx::choose_kernel(desc, kH200).reason ==
-          "sm100_score needs compute capability 10.x, the device has 9.0; sm90_wide needs heads 128; sm90_score needs "
+          "sm100_score needs compute capability 10.x, the device has 9.0; sm90_wide needs depth 128; sm90_score needs "
           "depth 128");
     CHECK(contains(lidx::choose_kernel(desc, {80, 108}).reason,
                    "sm90_score needs compute capability 9.0, the device has 8.0"));
@@ -233,10 +254,10 @@ TEST_CASE("plan: no kernel is explained by what exists") {
                        "no kernel serves heads = " + std::to_string(heads) + ", depth = 128, page_size = 64"));
         CHECK(contains(choice.reason,
                        "; there are sm100_score (heads 4, 8, 16, 32, 64, 128, depth a multiple of 64 up to 128, page "
-                       "size a multiple of 16 or contiguous, compute capability 10.x); sm90_wide (heads 128, depth "
-                       "128, page size a multiple of 16 or contiguous, compute capability 9.0); sm90_score (heads 8, "
-                       "16, 32, 64, else the same); generic_score (heads 1 to 128, depth a multiple of 16 up to 128, "
-                       "any page size, compute capability 8.0 or later)"));
+                       "size a multiple of 16 or contiguous, compute capability 10.x); sm90_wide (heads 32, 64, 128, "
+                       "depth 128, page size a multiple of 16 or contiguous, compute capability 9.0); sm90_score "
+                       "(heads 8, 16, 32, 64, else the same); generic_score (heads 1 to 128, depth a multiple of 16 "
+                       "up to 128, any page size, compute capability 8.0 or later)"));
         CHECK(choice.reason.size() < sizeof(lidx_support::reason));
     }
     desc.heads = 64;
@@ -263,10 +284,10 @@ TEST_CASE("plan: a kernel can be forced") {
     CHECK(unknown.kernel == nullptr);
     CHECK(unknown.forced_unknown);
     CHECK(contains(unknown.reason, "there are sm100_score_{h64, h64_t1, h128, h32, h32_t3, h32_t2, h32_t1, h16, "
-                                   "h16_t4, h16_t2, h8, h8_t8, h8_t4, h4, h4_t16, h4_t8}, sm90_fast_{h64, "
-                                   "h32}, sm90_wide_h128, "
-                                   "sm90_decode_{h64, h32}, sm90_score_{h64, h32, h16, h8, h64_plain, h32_plain}, "
-                                   "generic_score"));
+                                   "h16_t4, h16_t2, h8, h8_t8, h8_t4, h4, h4_t16, h4_t8}, sm90_fast_{h64, h32}, "
+                                   "sm90_wide_{h128, h64, h32, h64_plain, h32_plain}, "
+                                   "sm90_decode_{h64, h32}, sm90_score_{h64, h32, h16, h8, "
+                                   "h64_plain, h32_plain}, generic_score"));
     CHECK(unknown.reason.size() < sizeof(lidx_support::reason));
 }
 
@@ -275,7 +296,7 @@ TEST_CASE("plan: the fast mode is chosen by its flag alone, and what it does not
     const auto reason = [&](const lidx::DeviceLimits& device) { return lidx::choose_kernel(desc, device).reason; };
     desc.max_rows = 4096;
     desc.max_tokens = 4096;
-    CHECK(chosen(desc, kH200) == "sm90_score_h64_plain");
+    CHECK(chosen(desc, kH200) == "sm90_wide_h64_plain");
     const std::string on_b200 = chosen(desc, kB200);
     desc.flags = LIDX_FLAG_FAST;
     CHECK(chosen(desc, kH200) == "sm90_fast_h64");
@@ -396,7 +417,12 @@ TEST_CASE("plan: a persistent grid") {
         CHECK(plan.grid[0] == row.ctas);
         CHECK(plan.grid[1] == 1);
         CHECK(plan.grid[2] == 1);
-        CHECK(plan.block[0] == 640);
+        const bool wide = row.tokens >= 16;   // 8 tokens a block, all shared memory
+        CHECK(plan.block[0] == (wide ? 512 : 640));
+        if (wide) {
+            CHECK(plan.shared_bytes == sizeof(lidx::sm90_wide::Tile<64>::Shared));
+            continue;
+        }
         // Two Q buffers of 1, 2 or 4 groups, 8192 bytes each, behind everything else.
         const int groups = row.tokens * row.heads <= 64 ? 1 : row.tokens * row.heads <= 128 ? 2 : 4;
         CHECK(plan.shared_bytes == static_cast<uint32_t>(139264 + 2 * groups * 8192));
@@ -601,9 +627,9 @@ TEST_CASE("plan: the table's rows agree with their launch sizes") {
     for (const lidx::KernelRow& row : lidx::kernel_rows()) {
         CAPTURE(row.symbol);
         CHECK(std::string(row.symbol).rfind(row.source, 0) == 0);
-        const bool wide = row.schedule == lidx::Schedule::kWarpgroups || row.q_head_major ||
-                          row.arithmetic == LIDX_ARITHMETIC_SM90_FAST;
-        CHECK(row.threads == (row.schedule == lidx::Schedule::kTiles ? 128 : wide ? 512 : 640));
+        const bool three_warpgroups = row.schedule == lidx::Schedule::kWarpgroups || row.q_pairs ||
+                                      row.arithmetic == LIDX_ARITHMETIC_SM90_FAST;
+        CHECK(row.threads == (row.schedule == lidx::Schedule::kTiles ? 128 : three_warpgroups ? 512 : 640));
         CHECK(row.q_box_rows <= 256);  // cuTensorMapEncodeTiled: boxDim
         CHECK((row.q_box_rows > 0) == (row.operands == lidx::Operands::kTensorMaps));
         CHECK(row.shared_bytes_decode <= row.shared_bytes);

@@ -92,6 +92,7 @@ extern "C" __global__ void wrappers_mbarrier_bulk_tensor(const __grid_constant__
     mbarrier_arrive_expect_tx(full, 8192);
     cp_async_bulk_tensor_2d(cvta_to_shared(box), &map, at[0], at[1], full);
     cp_async_bulk_tensor_3d(cvta_to_shared(box) + 4096, &map, at[0], at[1], at[2], full);
+    cp_async_bulk_tensor_5d(cvta_to_shared(box), &map, at[0], at[1], at[2], at[3], at[4], full);
     cp_async_bulk_shared_global(cvta_to_shared(box), codes, 64, full);
     cp_async_ca_4(cvta_to_shared(box) + 64, codes);
     cp_async_ca_16(cvta_to_shared(box) + 128, codes);
