@@ -119,6 +119,7 @@ namespace {
         .tile_tokens = tokens_,                                                                                      \
         .q_box_rows = 0,                                                                                             \
         .q_pairs = false,                                                                                            \
+        .auto_tokens = 0,                                                                                            \
         .threads = sm90_decode::kThreads,                                                                            \
         .shared_bytes = sm90_decode::shared_bytes(sm90_decode::kGroups),                                             \
         .shared_bytes_decode = sm90_decode::shared_bytes(1),                                                         \

@@ -18,9 +18,10 @@ LIDX, EMULATOR, RIVAL, CUBLASLT = (os.path.abspath(path) for path in sys.argv[1:
 del sys.argv[1:5]
 DEVICE = os.environ.get("LIDX_TEST_DRIVER", "emu")
 NAME = 'test "rival", 1'
-SMOKE = ["smoke", "smoke-prefill", "smoke-ragged", "smoke-topk", "smoke-merge", "smoke-index", "smoke-index-prefill"]
+SMOKE = ["smoke", "smoke-prefill", "smoke-fast", "smoke-ragged", "smoke-topk", "smoke-merge", "smoke-index",
+         "smoke-index-prefill"]
 # What the rival can be asked: not merging, nor paged prefill.
-RIVALLED = ["smoke", "smoke-prefill", "smoke-ragged", "smoke-topk", "smoke-index"]
+RIVALLED = ["smoke", "smoke-prefill", "smoke-fast", "smoke-ragged", "smoke-topk", "smoke-index"]
 
 
 class Bench(unittest.TestCase):
@@ -98,6 +99,15 @@ class Rows(Bench):
         self.assertAlmostEqual(second["ratio_to_lidx"], second["us"] / first["us"])
         self.assertEqual((second["difference"], second["agrees"]), (0, True))
         self.assertIn("differs by 0.0e+00", text)
+
+    @unittest.skipIf(DEVICE != "emu", "names the device's kernels")
+    def test_fast_beside_exact(self):
+        report, _ = self.report("--workload", "smoke-fast", "smoke", "--runs", "2", "--fast", env={"PTXEMU_CC": "90"})
+        self.assertEqual([row["kernel"] for row in report["rows"] if row["workload"] == "smoke-fast"][1:],
+                         ["sm90_fast_h64"])
+        self.assertEqual([row["role"] for row in report["rows"] if row["workload"] == "smoke"], ["lidx"])   # 2 tokens
+        fast = report["rows"][-1] if report["rows"][-1]["workload"] == "smoke-fast" else report["rows"][1]
+        self.assertTrue(0 < fast["difference"] < 0.03 and fast["agrees"], fast)
 
     def test_warm_and_graph(self):
         for option in ("warm", "graph"):

@@ -217,10 +217,10 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction funct
     launch.config = *config;
     launch.map_calls[0] = launch.map_calls[1] = -1;
     launch.retained_current = current() == fake_primary_context();
-    if (std::strncmp(launch.function, "sm", 2) == 0)
+    const std::string name = launch.function;
+    if (name.rfind("sm", 0) == 0 && name.rfind("sm90_decode_", 0) != 0)   // kernels of tensor maps
         for (int i = 0; i < 2; ++i)
             launch.map_calls[i] = static_cast<int>(static_cast<const CUtensorMap*>(*kernel_params++)->opaque[0]);
-    const std::string name = launch.function;
     if (name.rfind("cache_", 0) != 0 && name.rfind("topk_", 0) != 0)
         std::memcpy(&launch.params, *kernel_params, sizeof(launch.params));
     if (name == "cache_store") std::memcpy(&launch.store.store, *kernel_params, sizeof(launch.store.store));

@@ -412,12 +412,12 @@ TEST_CASE("plan: a persistent grid") {
         desc.max_rows = row.batch * row.tokens;
         desc.heads = row.heads;
         desc.max_keys = desc.score_stride = row.keys;
-        desc.kernel = row.heads == 64 ? "sm90_score_h64_plain" : "sm90_score_h32_plain";
+        const bool wide = row.tokens >= 16;   // 8 tokens a block, all shared memory
+        if (!wide) desc.kernel = row.heads == 64 ? "sm90_score_h64_plain" : "sm90_score_h32_plain";
         const lidx_plan plan = lidx::make_plan(desc, kH200);
         CHECK(plan.grid[0] == row.ctas);
         CHECK(plan.grid[1] == 1);
         CHECK(plan.grid[2] == 1);
-        const bool wide = row.tokens >= 16;   // 8 tokens a block, all shared memory
         CHECK(plan.block[0] == (wide ? 512 : 640));
         if (wide) {
             CHECK(plan.shared_bytes == sizeof(lidx::sm90_wide::Tile<64>::Shared));

@@ -5,6 +5,7 @@
 
 #include "ptx/atomic.cuh"
 #include "ptx/bulk_tensor.cuh"
+#include "ptx/cluster.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/griddep.cuh"
 #include "ptx/ldmatrix.cuh"
@@ -112,6 +113,20 @@ extern "C" __global__ void wrappers_mbarrier_bulk_tensor(const __grid_constant__
     }
     mbarrier_inval(full);
     at[3] = static_cast<int32_t>(first.next().value);
+}
+
+extern "C" __global__ void wrappers_cluster(uint32_t* out) {
+    __shared__ alignas(16) uint32_t words[4];
+    const ClusterAddr other = mapa_shared_cluster(cvta_to_shared(words), cluster_ctarank() ^ 1);
+    st_shared_cluster_u64(other, out[0]);
+    fence_release_shared_cta_cluster();
+    barrier_cluster_arrive_relaxed();
+    barrier_cluster_wait();
+    const U32x4 four = ld_shared_cluster_v4_u32(out[1] != 0, other);
+    const U32x2 two = ld_shared_cluster_v2_u32(out[2] != 0, other + 8);
+    out[0] = ld_shared_cluster_u32(other) + four.x + four.w + two.y;
+    barrier_cluster_arrive();
+    barrier_cluster_wait();
 }
 
 extern "C" __global__ void wrappers_tcgen05(uint64_t a_desc, uint64_t b_desc, uint32_t idesc, uint32_t* out) {

@@ -90,7 +90,7 @@ class Bench {
         for (int turn = 0; turn < count; ++turn)
             copies.push_back(std::make_unique<Inputs>(machine_, patterns_, workload, extent, turn));
         std::vector<std::unique_ptr<Candidate>> candidates =
-            lidx_candidates(machine_, workload, extent, copies, options_.kernels);
+            lidx_candidates(machine_, workload, extent, copies, options_.kernels, options_.fast);
         if (candidates.empty()) return;
 
         WorkloadResult result;

@@ -105,6 +105,7 @@ struct BenchOptions {
     std::vector<std::string> rivals;      // shared libraries
     std::string cublaslt;                 // empty: as the loader finds it
     int32_t runs = 15;
+    bool fast = false;   // the fast mode beside the exact one
     bool warm = false;
     bool graph = false;
     std::filesystem::path json, csv, plot;   // empty: not written

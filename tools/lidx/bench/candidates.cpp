@@ -58,11 +58,16 @@ lidx_score_desc score_desc(const Workload& w, const Extent& extent, const Inputs
     return desc;
 }
 
-// Null where the kernel does not serve it, and says so.
-const char* symbol_for(const Machine& machine, const lidx_score_desc& desc) {
+lidx_support support_of(const Machine& machine, const lidx_score_desc& desc) {
     lidx_support support = {};
     support.struct_size = sizeof support;
     machine.check(lidx_supports(machine.context(), &desc, &support));
+    return support;
+}
+
+// Null where the kernel does not serve it, and says so.
+const char* symbol_for(const Machine& machine, const lidx_score_desc& desc) {
+    const lidx_support support = support_of(machine, desc);
     if (support.symbol == nullptr)
         std::fprintf(stderr, "lidx: %s skipped: %s\n", desc.kernel != nullptr ? desc.kernel : "a workload",
                      support.reason);
@@ -205,7 +210,8 @@ CandidatePtr merge_candidate(const Machine& machine, const Workload& w, const In
 }  // namespace
 
 std::vector<CandidatePtr> lidx_candidates(const Machine& machine, const Workload& w, const Extent& extent,
-                                          const InputCopies& copies, const std::vector<std::string>& kernels) {
+                                          const InputCopies& copies, const std::vector<std::string>& kernels,
+                                          bool fast) {
     std::vector<CandidatePtr> candidates;
     const auto add = [&](CandidatePtr candidate) {
         if (candidate != nullptr) candidates.push_back(std::move(candidate));
@@ -224,6 +230,10 @@ std::vector<CandidatePtr> lidx_candidates(const Machine& machine, const Workload
         }
         add(std::move(scorer));
     }
+    lidx_score_desc desc = score_desc(w, extent, *copies.front());
+    desc.flags |= LIDX_FLAG_FAST;
+    if (fast && w.work == Work::kScore && support_of(machine, desc).arithmetic == LIDX_ARITHMETIC_SM90_FAST)
+        add(score_candidate(machine, w, copies, desc));
     return candidates;
 }
 

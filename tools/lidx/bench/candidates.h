@@ -31,10 +31,10 @@ struct Candidate {
 };
 
 // Kernels that do not serve the workload on this device are skipped, with a line on stderr. kernels: scorers by symbol;
-// none: the best one. copies must outlive the candidates.
+// none: the best one. fast: the fast mode behind them, where a kernel has it. copies must outlive the candidates.
 std::vector<std::unique_ptr<Candidate>> lidx_candidates(const Machine& machine, const Workload& workload,
                                                         const Extent& extent, const InputCopies& copies,
-                                                        const std::vector<std::string>& kernels);
+                                                        const std::vector<std::string>& kernels, bool fast);
 
 // Throws Failure(kBadInput) for a name that no kernel of the library has.
 void require_kernels(const std::vector<std::string>& symbols);

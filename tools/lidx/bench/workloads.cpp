@@ -45,6 +45,7 @@ const std::vector<Workload>& all_workloads() {
     static const std::vector<Workload> table = {
         decode("smoke", 2, 256, 2),
         prefill("smoke-prefill", 3, 300, 32, Sight::kZigzag),
+        prefill("smoke-fast", 12, 200, 64, Sight::kCausal),
         decode("smoke-ragged", 3, 200, 1, 64, 16, 50),
         topk("smoke-topk", 3, 3000),
         merge("smoke-merge", 2, 3, 1000),
