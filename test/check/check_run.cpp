@@ -67,7 +67,8 @@ std::string expected_symbol(const Machine& machine, const Inputs& in) {
         // Many tokens: blocks of eight, plain even where rows see different keys.
         if (heads >= 32 && std::min(in.max_tokens, in.max_rows / std::max(in.c.batch, 1)) >= 16)
             return "sm90_wide_h" + std::to_string(heads) + (is_plain(in, true) ? "_plain" : "");
-        if (heads >= 32 && is_plain(in, false)) {   // decode: one token of 64 heads, two of 32; up to four times that by size
+        if (heads >= 32 && is_plain(in, false)) {
+            // Decode: one token of 64 heads, two of 32; up to four times that by size.
             const int64_t groups = ceil_div(std::min(in.max_tokens, in.max_rows) * heads, 64);
             if (groups <= 1 || (groups <= 4 && in.c.batch * in.max_keys * (groups - 1) <= 2097152))
                 return "sm90_decode_h" + std::to_string(heads);

@@ -448,6 +448,8 @@ TEST_CASE("one-instruction PTX cases") {
     }
     size_t ran = 0;
     for (const auto& path : case_files()) {
+        // Cases of the checks themselves: accesses that no schedule orders, and rules broken on purpose.
+        if (driver_path && std::filesystem::path(path).filename().string().starts_with("check_")) continue;
         const std::string text = read_text(path);
         const std::vector<Case> cases = read_cases(path, text);
         INFO(path);

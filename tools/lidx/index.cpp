@@ -136,7 +136,9 @@ int run_index(const IndexOptions& options) {
     if (!options.offsets.empty()) offsets = read_npy<int32_t>(options.offsets, {c.rows}).data;
     else if (options.output == "ragged") offsets = gathered_offsets(c);
     const lidx_index_desc desc = describe_index(c, options);
-    const CaseMachine machine = choose_machine(options.device, options.stats, desc.score);
+    lidx_score_desc scorer = desc.score;   // as lidx_supports asks for it: a stride of its own
+    scorer.score_stride = describe(c, options.kernel).score_stride;
+    const CaseMachine machine = choose_machine(options.device, options.stats, scorer);
 
     lidx_index_plan* made = nullptr;
     machine.machine->check(lidx_index_plan_create(machine.machine->context(), &desc, &made));
