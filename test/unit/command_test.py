@@ -884,7 +884,8 @@ class BadInput(Command):
         self.refused(2, "pass --arithmetic", "verify", "--in", self.case, "--scores", scores)
         with open(scores + ".json", "w", encoding="utf-8") as file:
             file.write('{"arithmetic": "sm_70"}')
-        self.refused(2, "\"sm_70\", expected sm_100, sm_90, sm_90_fast or fp32", "verify", "--in", self.case, "--scores", scores)
+        self.refused(2, "\"sm_70\", expected sm_100, sm_90, sm_90_fast or fp32", "verify", "--in", self.case,
+                     "--scores", scores)
         self.refused(2, "--arithmetic", "verify", "--in", self.case, "--scores", scores, "--arithmetic", "fp16")
         os.remove(scores + ".json")
         os.mkfifo(scores + ".json")
