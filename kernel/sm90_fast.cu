@@ -41,6 +41,7 @@
 #include "kernel/score_cells.cuh"
 #include "kernel/sm90_fast_layout.h"
 #include "kernel/sm90_fast_scale.cuh"
+#include "kernel/sm90_item.cuh"
 #include "kernel/sm90_loader.cuh"
 #include "kernel/smem_descriptor.h"
 #include "kernel/variants.h"
@@ -60,9 +61,13 @@ extern __shared__ __align__(kSwizzleAtomBytes) uint8_t dynamic_shared[];
 
 namespace {
 
+using sm90_score::fill;
 using sm90_score::load_all;
+using sm90_score::load_int;
+using sm90_score::load_sees;
 using sm90_score::Loader;
 using sm90_score::make_loader;
+using sm90_score::quad_sum;
 using sm90_score::Stage;
 using sm90_score::stage_at;
 using sm90_score::wait;
@@ -147,22 +152,6 @@ __device__ __forceinline__ float reduce(const Consumer<T>& self, const uint32_t 
                            ptx::cvt_f32_f16(static_cast<uint16_t>(sums >> 16)));
 }
 
-// Adds over the quad; lane q gets the sum of a, b, c, d for q = 0, 2, 1, 3, as (p0 + p1) + (p2 + p3).
-__device__ __forceinline__ float quad_sum(uint32_t quad, float a, float b, float c, float d) {
-    const bool odd = quad % 2 != 0, high = quad >= 2;
-    const float first = ptx::add_rn_f32(odd ? c : a, ptx::shfl_sync_bfly(odd ? a : c, 1, ptx::kFullMask));
-    const float second = ptx::add_rn_f32(odd ? d : b, ptx::shfl_sync_bfly(odd ? b : d, 1, ptx::kFullMask));
-    return ptx::add_rn_f32(high ? second : first, ptx::shfl_sync_bfly(high ? first : second, 2, ptx::kFullMask));
-}
-
-__device__ __forceinline__ int32_t load_int(ptx::SharedAddr from) {
-    return static_cast<int32_t>(ptx::ld_shared_u32(from));
-}
-__device__ __forceinline__ KeyRange load_sees(ptx::SharedAddr sees, int32_t token) {
-    const ptx::SharedAddr from = sees + static_cast<uint32_t>(token) * 8;
-    return {load_int(from), load_int(from + 4)};
-}
-
 // Scores of a tile that not all tokens see whole, or that are not fp32 at the column of their key.
 template <class T>
 __device__ __forceinline__ void store_cells(const ScoreParams& p, const Consumer<T>& self, ptx::SharedAddr sees,
@@ -212,18 +201,6 @@ __device__ __forceinline__ void score_tile(const ScoreParams& p, Consumer<T>& se
                     ((self.warp < 2 ? live[0] : live[1]) >> key % 32 & 1) != 0);
     }
     self.cell += kTileKeys;
-}
-
-// Columns [begin, end) of an item's rows where no key of the row is live.
-__device__ __forceinline__ void fill(const ScoreParams& p, ptx::SharedAddr sees, int32_t first_row, int32_t tokens,
-                                     int32_t begin, int32_t end, uint32_t thread) {
-    for (int32_t token = 0; token < tokens; ++token) {
-        const KeyRange range = load_sees(sees, token);
-        const int64_t row = (int64_t{first_row} + token) * p.score_stride;
-#pragma unroll 1
-        for (int32_t column = begin + static_cast<int32_t>(thread); column < end; column += 128 * kWarpgroups)
-            if (dead_column(p, range, column)) store_score(p, row + column, dead_score());
-    }
 }
 
 // The key range that all tokens of the group see; nothing where a token is missing or cells need more than a store.
@@ -283,7 +260,8 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, const ptx::Ten
             }
         }
         if (p.fill_columns > 0)
-            fill(p, sees, static_cast<int32_t>(item.z), tokens, load_int(from + 20), load_int(from + 24), ptx::tid_x());
+            fill(p, sees, static_cast<int32_t>(item.z), tokens, load_int(from + 20), load_int(from + 24), ptx::tid_x(),
+                 128 * kWarpgroups);
         ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.q_empty[buffer]));   // every lane: docs/kernel-sm90.md
     }
 }

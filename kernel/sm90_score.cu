@@ -41,6 +41,7 @@
 #include "kernel/problem.h"
 #include "kernel/schedule.h"
 #include "kernel/score_cells.cuh"
+#include "kernel/sm90_item.cuh"
 #include "kernel/sm90_loader.cuh"
 #include "kernel/sm90_score_layout.h"
 #include "kernel/smem_descriptor.h"
@@ -130,14 +131,6 @@ __device__ __forceinline__ void reduce(const Consumer& self, const float (&d)[kC
     }
 }
 
-// Adds over the quad; lane q gets the sum of a, b, c, d for q = 0, 2, 1, 3, as (p0 + p1) + (p2 + p3).
-__device__ __forceinline__ float quad_sum(const Consumer& self, float a, float b, float c, float d) {
-    const bool odd = self.quad() % 2 != 0, high = self.quad() >= 2;
-    const float first = ptx::add_rn_f32(odd ? c : a, ptx::shfl_sync_bfly(odd ? a : c, 1, ptx::kFullMask));
-    const float second = ptx::add_rn_f32(odd ? d : b, ptx::shfl_sync_bfly(odd ? b : d, 1, ptx::kFullMask));
-    return ptx::add_rn_f32(high ? second : first, ptx::shfl_sync_bfly(high ? first : second, 2, ptx::kFullMask));
-}
-
 // A key of a tile, as its score needs it.
 struct Key {
     int32_t index;   // in the request
@@ -189,7 +182,7 @@ __device__ __forceinline__ void store_tokens(const ScoreParams& p, const Consume
             if (p.relative != 0) row += (self.sees.begin - sees.begin) * cell;
         }
         store<T>(p, self.plain, row, sees, key,
-              quad_sum(self, sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]));
+              quad_sum(self.quad(), sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]));
     }
 }
 
@@ -245,7 +238,8 @@ __device__ __forceinline__ void stretch(const ScoreParams& p, const Consumer& se
             reduce<T>(self, b, sum_b);
         }
         if (T::kGroupTokens == 1)
-            store<T>(p, self.plain, self.row, self.sees, key_a, quad_sum(self, sum_a[0], sum_a[1], sum_b[0], sum_b[1]));
+            store<T>(p, self.plain, self.row, self.sees, key_a,
+                     quad_sum(self.quad(), sum_a[0], sum_a[1], sum_b[0], sum_b[1]));
         else if (two) store_tokens<T>(p, self, shared, key_b, sum_b);
         ring += (two ? 2 : 1) * self.step;
         tile_key += (two ? 2 : 1) * step_keys;

@@ -28,6 +28,7 @@
 #include "kernel/live.h"
 #include "kernel/problem.h"
 #include "kernel/score_cells.cuh"
+#include "kernel/sm90_item.cuh"
 #include "kernel/sm90_loader.cuh"
 #include "kernel/sm90_wide_layout.h"
 #include "kernel/smem_descriptor.h"
@@ -49,8 +50,11 @@ namespace {
 
 constexpr int kLaneKeys = kTileKeys / 16;   // keys of a tile whose scores a lane ends up with
 
+using sm90_score::fill;
 using sm90_score::hidden;
 using sm90_score::load_all;
+using sm90_score::load_int;
+using sm90_score::load_sees;
 using sm90_score::Loader;
 using sm90_score::make_loader;
 using sm90_score::Stage;
@@ -97,13 +101,6 @@ __device__ __forceinline__ void reduce(int j, const float (&weight)[2], float (&
                                                  j == 0 && half == 0 ? 0.0f : sum[2 * i + e]);
         }
     }
-}
-
-__device__ __forceinline__ int32_t load_int(ptx::SharedAddr from) {
-    return static_cast<int32_t>(ptx::ld_shared_u32(from));
-}
-__device__ __forceinline__ KeyRange load_sees(ptx::SharedAddr sees, uint32_t token) {
-    return {load_int(sees + token * 8), load_int(sees + token * 8 + 4)};
 }
 
 // Adds over the four quads of a token: total[m] is key self.key() + 16 m.
@@ -194,18 +191,6 @@ __device__ __forceinline__ void score_tile(const ScoreParams& p, const Consumer&
     finish<T>(p, self, shared, stage.index, sum, tile_key);
 }
 
-// Columns [begin, end) of an item's rows where no key of the row is live.
-__device__ __forceinline__ void fill(const ScoreParams& p, ptx::SharedAddr sees, int32_t first_row, int32_t tokens,
-                                     int32_t begin, int32_t end, uint32_t thread) {
-    for (int32_t token = 0; token < tokens; ++token) {
-        const KeyRange range = load_sees(sees, static_cast<uint32_t>(token));
-        const int64_t row = (int64_t{first_row} + token) * p.score_stride;
-#pragma unroll 1
-        for (int32_t column = begin + static_cast<int32_t>(thread); column < end; column += 128 * kWarpgroups)
-            if (dead_column(p, range, column)) store_score(p, row + column, dead_score());
-    }
-}
-
 template <class T>
 __device__ __forceinline__ void consume_all(const ScoreParams& p, typename T::Shared& shared, uint32_t warp,
                                             uint32_t lane) {
@@ -235,7 +220,7 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, typename T::Sh
             const int32_t of = hidden(static_cast<int32_t>(buffer));
             const ptx::SharedAddr filled = ptx::cvta_to_shared(&shared.item[of]);
             fill(p, ptx::cvta_to_shared(shared.sees[of]), load_int(filled + 8), load_int(filled + 12),
-                 load_int(filled + 20), load_int(filled + 24), ptx::tid_x());
+                 load_int(filled + 20), load_int(filled + 24), ptx::tid_x(), 128 * kWarpgroups);
         }
         ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.q_empty[buffer]));   // every lane: docs/kernel-sm90.md
     }
