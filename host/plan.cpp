@@ -156,16 +156,17 @@ std::string source_obstacle(const char* source, const lidx_score_desc& desc, con
     return text;
 }
 
-// Where no kernel is forced, an alternative takes only what it does faster.
-bool is_preferred(const KernelRow& row, const lidx_score_desc& desc) {
-    return !is_alternative(row) ||
-           sm90_decode::prefers_decode(desc.batch, desc.max_keys, request_tokens(desc),
-                                       row.tile_tokens / sm90_decode::kGroups);
-}
-
 // Tokens of a request on average, of as many rows as there may be.
 int64_t average_tokens(const lidx_score_desc& desc) {
     return std::min<int64_t>(request_tokens(desc), desc.max_rows / std::max(desc.batch, 1));
+}
+
+// Where no kernel is forced, a kernel that others stand in for takes only what it does faster.
+bool is_preferred(const KernelRow& row, const lidx_score_desc& desc) {
+    if (average_tokens(desc) < row.auto_tokens) return false;
+    return !is_alternative(row) ||
+           sm90_decode::prefers_decode(desc.batch, desc.max_keys, request_tokens(desc),
+                                       row.tile_tokens / sm90_decode::kGroups);
 }
 
 std::string shape_text(const lidx_score_desc& desc) {
@@ -262,7 +263,6 @@ Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device) {
         const bool new_source = std::strcmp(source, row.source) != 0;
         if (new_source && best != nullptr) break;
         source = row.source;
-        if (row.auto_tokens > 0 && average_tokens(desc) < row.auto_tokens) continue;
         if (!obstacle(row, desc, device).empty()) {
             const bool speaks = new_source && !is_alternative(row);
             const std::string why = speaks ? source_obstacle(source, desc, device) : "";
