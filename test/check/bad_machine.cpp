@@ -51,6 +51,8 @@ extern "C" __attribute__((visibility("default"))) CUresult CUDAAPI cuLaunchKerne
     if (is("gap")) scores[p.view.keys_limit] = 0;
     if (is("input")) const_cast<uint8_t*>(p.k)[0] ^= 1;
     if (is("bit")) scores[0] = -scores[0];
+    static int launches = 0;
+    if (is("later") && ++launches == 2) scores[0] = -scores[0];
     if (is("check_word") && p.check_word != nullptr) *p.check_word = 7;
     return result;
 }

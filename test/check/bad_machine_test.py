@@ -64,6 +64,9 @@ class BadMachine(unittest.TestCase):
     def test_one_wrong_sign(self):
         self.expect("bit", "lattice: row 0 key 0 (request 0 token 0 of 2, length 41)")
 
+    def test_one_wrong_sign_in_a_later_run(self):
+        self.expect("later", "run 2 of 3: the first run: row 0 key 0", "--runs", "3")
+
     def test_write_before_the_scores(self):
         self.expect("before", "scores: byte -4 of ")
 

@@ -56,6 +56,8 @@ where
 what else
   --list           print the names and stop
   --self-test      whether check would notice: coverage, reference models, spoiled scores; needs no device
+  --runs N         run each case N times on the device: the same bits each time (default 1; the emulator that
+                   --device cuda compares with runs once)
   --bench          time each case after it passed (median of 9 launches)
   --json FILE      write the results as JSON too
   --help
@@ -65,7 +67,7 @@ struct Options {
     bool list = false, self_test = false, bench = false, long_suite = false, child = false;
     std::string device = "emu", emulator, driver = "libcuda.so.1", json;
     std::vector<std::string> cases, filters;
-    int seeds = 0, random = 0, random_seed = 1, jobs = 1, shard = 0, shards = 1;
+    int seeds = 0, random = 0, random_seed = 1, jobs = 1, shard = 0, shards = 1, runs = 1;
     double timeout = 120;
 };
 
@@ -125,6 +127,8 @@ Options parse_options(int argc, char** argv) {
             o.random = parse_number(option, value(), 1, 10000000);
         } else if (option == "--random-seed") {
             o.random_seed = parse_number(option, value(), 0, 1 << 30);
+        } else if (option == "--runs") {
+            o.runs = parse_number(option, value(), 1, 100000);
         } else if (option == "--jobs") {
             o.jobs = parse_number(option, value(), 1, 1024);
         } else if (option == "--timeout") {
@@ -186,7 +190,7 @@ bool other_family(const std::string& kernel, int compute_capability) {
 }
 
 Result run_one(const std::string& name, const Machine& machine, const Machine* emulator, const std::string& stats_file,
-               bool bench) {
+               int runs, bool bench) {
     Result r;
     r.name = name;
     Case c;
@@ -209,6 +213,11 @@ Result run_one(const std::string& name, const Machine& machine, const Machine* e
     if (!out.scores.empty()) {
         const std::string judged = judge_scores(in, out);
         r.reason += (r.reason.empty() || judged.empty() ? "" : "; ") + judged;
+    }
+    for (int run = 2; run <= runs && r.reason.empty(); ++run) {
+        const Outcome again = run_case(machine, in, stats_file, 0);
+        r.reason = again.problem.empty() ? compare_bits(in, out, "the first run", again, "a later one") : again.problem;
+        if (!r.reason.empty()) r.reason = "run " + std::to_string(run) + " of " + std::to_string(runs) + ": " + r.reason;
     }
     if (emulator != nullptr && r.reason.empty()) {
         const Outcome emulated = run_case(*emulator, in, "", 0);
@@ -253,7 +262,7 @@ int child_main(const Options& o) {
         Result r;
         bool lost = false;
         try {
-            r = run_one(link.names()[i], *machine, emulator.get(), cuda ? "" : stats_file, o.bench);
+            r = run_one(link.names()[i], *machine, emulator.get(), cuda ? "" : stats_file, o.runs, o.bench);
         } catch (const MachineError& e) {
             r.reason = e.what();
             lost = true;
@@ -323,7 +332,8 @@ bool write_json(const Options& o, const std::vector<Result>& rows, double second
 
 ChildSetup child_setup(const Options& o) {
     ChildSetup setup;
-    setup.arguments = {"--child", "--device", o.device, "--emulator", o.emulator, "--driver", o.driver};
+    setup.arguments = {"--child", "--device", o.device, "--emulator", o.emulator, "--driver", o.driver,
+                       "--runs",  std::to_string(o.runs)};
     if (o.bench) setup.arguments.push_back("--bench");
     setup.jobs = o.jobs;
     setup.limit_seconds = o.timeout;

@@ -47,7 +47,7 @@ test)
     [ -z "$FAKE_RESULT" ] ;;
 esac
 """
-# check, cache_kernels, topk_kernels. check --json: one row a case, its hash from $FAKE_HASH.
+# check, cache_kernels, topk_kernels. check --json: one row a case; the one with the number $FAKE_ODD fails.
 PROGRAM = r"""#!/bin/sh
 eval "$FAKE_PROGRAM"
 json= ; number=0; rows=
@@ -57,8 +57,9 @@ while [ $# -gt 0 ]; do
     --case)
         number=$((number + 1)); verdict=ok
         case $2 in sm100_*) verdict=skip ;; esac
-        hash=1234; [ "$number" = "$FAKE_ODD" ] && hash=5678
-        rows="$rows${rows:+,}{\"name\": \"$2\", \"verdict\": \"$verdict\", \"hash\": \"$hash\"}"; shift ;;
+        reason=; [ "$number" = "$FAKE_ODD" ] && verdict=FAIL reason=odd
+        rows="$rows${rows:+,}{\"name\": \"$2\", \"verdict\": \"$verdict\", \"hash\": \"12\", \"reason\": \"$reason\"}"
+        shift ;;
     esac
     shift
 done
@@ -151,7 +152,8 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(stages["tests"]["result"][1]["name"], "check_0")
         self.assertEqual(stages["reruns"]["counts"]["cases"],
                          sum(not name.startswith("sm100_") for name in gpu_check.RERUN_CASES))
-        self.assertEqual(stages["reruns"]["command"].count("--case"), 20 * len(gpu_check.RERUN_CASES))
+        command = stages["reruns"]["command"]
+        self.assertEqual(command[command.index("--runs") + 1], "20")
         for name in ("bench", "bench_warm"):
             self.assertEqual([row["workload"] for row in stages[name]["result"]["rows"]], ["w"])
             self.assertEqual("--warm" in stages[name]["command"], name == "bench_warm")
@@ -189,7 +191,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(stages["tests"]["reason"], "failed: check_0")
         self.assertEqual(stages["tests"]["counts"], {"passed": 11, "failed": 1, "skipped": 3})
         stages = self.failed(["reruns"], "--quick", FAKE_ODD="7")
-        self.assertRegex(stages["reruns"]["reason"], "^sm90_score.* gave 2 different outputs$")
+        self.assertRegex(stages["reruns"]["reason"], "^sm90_[^ ;]*: odd$")
         stages = self.failed(["bench", "bench_warm"], "--quick", FAKE_LIDX='[ "$2$3" = --runs1 ] || exit 4')
         self.assertEqual((stages["bench"]["reason"], stages["bench"]["exit_code"]), ("exit code 4", 4))
         stages = self.failed(["bench", "bench_warm"], "--quick", FAKE_AGREES="false",
