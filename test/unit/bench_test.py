@@ -5,9 +5,12 @@
 LIDX_TEST_DRIVER: emu (default) or cuda. usage: bench_test.py LIDX EMULATOR RIVAL FAKE_CUBLASLT [unittest arguments]
 """
 import csv
+import filecmp
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -219,6 +222,9 @@ class Refusals(Bench):
                 ("no such workload: tea", "--workload", "tea"),
                 ("no workload's name has tea", "--filter", "tea"),
                 ("not a regular expression: (", "--filter", "("),
+                ("no workload's name has (((.*)*)*)*%", "--filter", "(((.*)*)*)*%"),
+                ("not a regular expression: (a)\\1", "--filter", r"(a)\1"),
+                ("--filter: 40000 bytes, expected at most 256", "--filter", "(" * 20000 + ")" * 20000),
                 ("no such kernel: sm100; there are", "--kernel", "generic_score", "sm100"),
                 ("is not a whole number from 1 to 1000", "--runs", "0"),
                 ("excludes", "--warm", "--graph"),
@@ -227,6 +233,33 @@ class Refusals(Bench):
                 ("No space left", "--workload", "smoke", "--plot", "/dev/full"),
                 ("/none/bench.svg", "--workload", "smoke", "--plot", "/none/bench.svg")):
             self.refused(message, *arguments)
+
+    def test_outputs_over_each_other_or_an_input(self):
+        report, library = self.path("r.json"), self.path("rival.so")
+        shutil.copy(RIVAL, library)
+        self.refused("--csv: " + report + " is also written for --json", "--json", report, "--csv", report)
+        self.refused("--plot: " + library + " is an input", "--plot", library, "--rival", library)
+        self.assertTrue(filecmp.cmp(RIVAL, library, shallow=False))
+
+    def test_interrupted_runs_leave_what_was_there(self):
+        with open(self.path("r.json"), "w", encoding="utf-8") as file:
+            file.write("before")
+        os.symlink("r.json", self.path("link.json"))
+        command = [LIDX, "bench", "--device", DEVICE, "--workload", "smoke", "smoke-topk", "--runs", "1000", "--json",
+                   self.path("link.json"), "--csv", self.path("r.csv")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+            self.assertIn("lidx", running.stdout.readline())   # the head of the table: the files are open
+            running.send_signal(signal.SIGINT)
+        self.assertEqual(running.returncode, -signal.SIGINT)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["link.json", "r.json"])
+        with open(self.path("r.json"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "before")
+        os.chmod(self.path("r.json"), 0o640)
+        self.ok("--workload", "smoke-topk", "--runs", "1", "--json", self.path("link.json"))
+        with open(self.path("r.json"), encoding="utf-8") as file:
+            self.assertEqual(len(json.load(file)["rows"]), 1)
+        self.assertEqual((os.readlink(self.path("link.json")), os.stat(self.path("r.json")).st_mode & 0o777),
+                         ("r.json", 0o640))
 
     @unittest.skipIf(DEVICE != "emu", "an emulated device of compute capability 10.0")
     def test_kernels_of_another_device(self):

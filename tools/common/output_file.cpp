@@ -8,22 +8,61 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
+#include <utility>
 
 #include "tool_failure.h"
 
 namespace tool {
 
-OutputFile::OutputFile(const std::filesystem::path& path) : path_(path) {
+OutputFile::OutputFile(const std::filesystem::path& path) : path_(path), target_(path) {
+    const int old = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (old < 0 && errno != ENOENT) fail("cannot create it", errno);
+    struct stat status = {};
+    if (old >= 0 && (::fstat(old, &status) != 0 || !S_ISREG(status.st_mode))) {
+        fd_ = old;   // a device, a FIFO ...
+        return;
+    }
+    if (open_unnamed(old >= 0 ? &status : nullptr)) {
+        if (old >= 0) ::close(old);
+        return;
+    }
+    if (old >= 0) ::close(old);
+    target_ = path;
     fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd_ < 0) fail("cannot create it", errno);
 }
 
+// A file without a name in the folder of the one that it will replace, with its owner and mode. False where that cannot
+// be: in a file system without such files, in a folder that cannot be written, without /proc to name the file by.
+bool OutputFile::open_unnamed(const struct stat* old) {
+    std::error_code error;
+    if (old != nullptr) target_ = std::filesystem::canonical(path_, error);
+    else if (std::filesystem::is_symlink(path_, error)) return false;   // to nothing: the link stays
+    if (error && old != nullptr) return false;
+    const std::filesystem::path folder = target_.has_parent_path() ? target_.parent_path() : ".";
+    fd_ = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    if (fd_ < 0) return false;
+    struct stat made = {};
+    bool same = ::access(own_name().c_str(), F_OK) == 0 && ::fstat(fd_, &made) == 0;
+    if (same && old != nullptr)
+        same = old->st_dev == made.st_dev   // else it is mounted there and cannot be replaced
+               && ((old->st_uid == made.st_uid && old->st_gid == made.st_gid)
+                   || ::fchown(fd_, old->st_uid, old->st_gid) == 0)
+               && ::fchmod(fd_, old->st_mode & 07777) == 0;
+    unnamed_ = same;
+    if (!same) ::close(std::exchange(fd_, -1));
+    return same;
+}
+
+std::string OutputFile::own_name() const { return "/proc/self/fd/" + std::to_string(fd_); }
+
 OutputFile::~OutputFile() {
     if (fd_ < 0) return;
     struct stat status;
-    const bool regular = ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode);
+    const bool named = !unnamed_ && ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode);
     ::close(fd_);
-    if (regular) ::unlink(path_.c_str());   // never a device such as /dev/full
+    if (named) ::unlink(path_.c_str());   // never a device such as /dev/full
 }
 
 void OutputFile::write(const void* data, size_t size_bytes) {
@@ -39,14 +78,26 @@ void OutputFile::write(const void* data, size_t size_bytes) {
 }
 
 void OutputFile::close() {
+    if (unnamed_) take_name();
     struct stat status;
     const bool regular = ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode);
-    const int fd = fd_;
-    fd_ = -1;
+    const int fd = std::exchange(fd_, -1);
     if (::close(fd) == 0) return;
     const int error = errno;
     if (regular) ::unlink(path_.c_str());
     fail("close failed", error);
+}
+
+// A link cannot replace a file, renaming can.
+void OutputFile::take_name() {
+    const auto passing = target_.parent_path() / (".output-" + std::to_string(::getpid()) + "-" + std::to_string(fd_));
+    ::unlink(passing.c_str());   // of a process with this number that was killed between the next two lines
+    if (::linkat(AT_FDCWD, own_name().c_str(), AT_FDCWD, passing.c_str(), AT_SYMLINK_FOLLOW) != 0)
+        fail("cannot be given its name", errno);
+    if (::rename(passing.c_str(), target_.c_str()) == 0) return;
+    const int error = errno;
+    ::unlink(passing.c_str());
+    fail("cannot be given its name", error);
 }
 
 void OutputFile::fail(const char* what, int error) {

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file being written: every write and the close are checked (a full disk often shows at the close only), and whatever
-// is not finished is removed again.
+// A file being written: every write and the close are checked (a full disk often shows at the close only). Until close()
+// it has no name, so that a process that fails or is killed leaves what stood there before. Where the file system has no
+// such files it is written in place, and removed again if it is not finished.
 #pragma once
 #include <cstddef>
 #include <filesystem>
+#include <string>
 #include <string_view>
+
+struct stat;
 
 namespace tool {
 
 class OutputFile {
   public:
-    // Creates or truncates. Throws Failure(kBadInputCode), as does every member function.
+    // Finds out whether it can be written. Throws Failure(kBadInputCode), as does every member function.
     explicit OutputFile(const std::filesystem::path& path);
     ~OutputFile();
     OutputFile(const OutputFile&) = delete;
@@ -18,13 +22,18 @@ class OutputFile {
 
     void write(const void* data, size_t size_bytes);
     void write(std::string_view text) { write(text.data(), text.size()); }
-    // Call it last; without it the destructor removes the file.
+    // Call it last; without it nothing is left of what was written.
     void close();
 
   private:
     [[noreturn]] void fail(const char* what, int error);
+    bool open_unnamed(const struct stat* old);
+    void take_name();
+    std::string own_name() const;
     std::filesystem::path path_;
+    std::filesystem::path target_;   // path_ without symbolic links
     int fd_ = -1;
+    bool unnamed_ = false;
 };
 
 }  // namespace tool

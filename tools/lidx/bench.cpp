@@ -18,6 +18,7 @@
 #include "bench/rivals.h"
 #include "bench/stopwatch.h"
 #include "bench/workloads.h"
+#include "case_io.h"
 #include "commands.h"
 #include "failure.h"
 #include "machine.h"
@@ -218,6 +219,13 @@ int run_bench(const BenchOptions& options) {
         return kDone;
     }
     require_kernels(options.kernels);
+    std::vector<Output> outputs;
+    for (const auto& [option, path] :
+         {Output{"--json", options.json}, {"--csv", options.csv}, {"--plot", options.plot}})
+        if (!path.empty()) outputs.push_back({option, path});
+    std::vector<std::filesystem::path> libraries(options.rivals.begin(), options.rivals.end());
+    if (!options.cublaslt.empty()) libraries.push_back(options.cublaslt);
+    require_apart(outputs, {}, libraries);
     Reports reports;
     reports.open(options.json, json_report);
     reports.open(options.csv, csv_report);

@@ -115,6 +115,7 @@ void print_head(const Results& r) {
     if (!r.clock_source.empty()) std::printf("clocks: %s\n", r.clock_source.c_str());
     std::printf("%-26s %-28s %9s %9s %9s %7s %6s %8s %5s %6s %5s %5s\n", "workload", "candidate", "us", "least", "most",
                 "TFLOPS", "TB/s", "ceiling", "of it", "x lidx", "MHz", "W");
+    std::fflush(stdout);
 }
 
 void print_rows(const WorkloadResult& result) {

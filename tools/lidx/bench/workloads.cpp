@@ -215,9 +215,15 @@ std::vector<Workload> choose_workloads(const std::vector<std::string>& names, co
         if (std::none_of(all_workloads().begin(), all_workloads().end(),
                          [&](const Workload& w) { return name == w.name; }))
             bad_input("--workload: no such workload: " + name + " (lidx bench --list names them)");
+    // Longer ones may nest deeper than the stack is, and only the polynomial search ends with every pattern; it has no
+    // references back to a group.
+    constexpr size_t kMaxPatternBytes = 256;
+    if (pattern.size() > kMaxPatternBytes)
+        bad_input("--filter: " + std::to_string(pattern.size()) + " bytes, expected at most "
+                  + std::to_string(kMaxPatternBytes));
     std::regex expression;
     try {
-        expression.assign(pattern);
+        expression.assign(pattern, std::regex_constants::ECMAScript | std::regex_constants::__polynomial);
     } catch (const std::regex_error& error) {
         bad_input("--filter: not a regular expression: " + pattern + ": " + error.what());
     }
