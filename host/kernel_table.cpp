@@ -38,6 +38,7 @@ namespace {
         .tile_keys = kTileKeys,                                                                  \
         .tile_tokens = tokens_,                                                                  \
         .q_box_rows = tokens_ * heads_,                                                          \
+        .q_head_slots = 0,                                                                       \
         .q_pairs = false,                                                                        \
         .auto_tokens = 0,                                                                        \
         .threads = sm100_score::kThreads,                                                        \
@@ -70,6 +71,7 @@ namespace {
         .tile_keys = source_::kTileKeys,                                                                             \
         .tile_tokens = tokens_,                                                                                      \
         .q_box_rows = q_box_rows_,                                                                                   \
+        .q_head_slots = source_::Tile<heads_>::kHeadSlots != heads_ ? source_::Tile<heads_>::kHeadSlots : 0,         \
         .q_pairs = q_pairs_,                                                                                         \
         .auto_tokens = auto_tokens_,                                                                                 \
         .threads = source_::kThreads,                                                                                \
@@ -118,6 +120,7 @@ namespace {
         .tile_keys = sm90_decode::kTileKeys,                                                                         \
         .tile_tokens = tokens_,                                                                                      \
         .q_box_rows = 0,                                                                                             \
+        .q_head_slots = 0,                                                                                           \
         .q_pairs = false,                                                                                            \
         .auto_tokens = 0,                                                                                            \
         .threads = sm90_decode::kThreads,                                                                            \
@@ -146,6 +149,7 @@ namespace {
         .tile_keys = kTileKeys,                                    \
         .tile_tokens = tokens_,                                    \
         .q_box_rows = 0,                                           \
+        .q_head_slots = 0,                                         \
         .q_pairs = false,                                          \
         .auto_tokens = 0,                                          \
         .threads = generic_score::kThreads,                        \
@@ -197,7 +201,7 @@ std::string depth_text(const KernelRow& row) {
 
 std::string pages_text(const KernelRow& row) {
     if (row.pages == Pages::kAny) return "any page size";
-    return "page size a multiple of 16 or contiguous";
+    return "page_size 0 or a multiple of 16";
 }
 
 std::string kernel_summaries() {

@@ -50,6 +50,7 @@ struct KernelRow {
     int tile_keys;
     int tile_tokens;
     int q_box_rows;  // of the Q tensor map: token-head pairs
+    int q_head_slots;  // that a token has in those boxes, where there are more than heads; or 0
     bool q_pairs;    // Q boxes are pairs of tokens, the order of heads kernel/sm90_wide_layout.h's
     int auto_tokens;  // chosen by itself from so many tokens a request on, on average of what may come
     int threads;
@@ -127,7 +128,7 @@ constexpr bool runs_on(const KernelRow& row, int compute_capability) {
 constexpr bool is_alternative(const KernelRow& row) { return row.schedule == Schedule::kWarpgroups; }
 
 // A source's kernels, the rows of one architecture, together serve: "heads 4, 8, ...", "depth a multiple of 64 up to
-// 128", "page size a multiple of 16 or contiguous".
+// 128", "page_size 0 or a multiple of 16".
 std::string heads_text(const char* source);
 std::string depth_text(const KernelRow& row);
 std::string pages_text(const KernelRow& row);

@@ -55,6 +55,7 @@ struct Tile {
     static constexpr int kThreads = sm90_fast::kThreads;
     static constexpr int kQBuffers = 2;               // of all that comes with an item but Q
     static constexpr bool kConsumersLoadQ = true;
+    static constexpr int kHeadSlots = kHeads;
     static constexpr int kWeightStride = kHeads;
     static constexpr bool kAlwaysBlocks = true;
     static constexpr bool kQPairs = false;

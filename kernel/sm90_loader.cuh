@@ -112,8 +112,8 @@ __device__ __forceinline__ void start_pages(const ScoreParams& p, Loader& loader
     pages.next = load_place<T>(p, loader, pages, tile + T::kLoaderWarps * batch_tiles(loader));
 }
 
-// The item's weights, by all lanes of a warp, and their arrivals; zeros for tokens that fill up a group. fp32 without a
-// second factor: copied in the background.
+// The item's weights, by all lanes of a warp, and their arrivals; zeros for tokens that fill up a group and for head
+// slots without a head. fp32 without a second factor: copied in the background.
 template <class T>
 __device__ __forceinline__ void load_weights(const ScoreParams& p, const Loader& loader, typename T::Shared& shared,
                                              const Item& item, ptx::SharedAddr full) {
@@ -122,11 +122,11 @@ __device__ __forceinline__ void load_weights(const ScoreParams& p, const Loader&
     const int64_t stride = T::kPlain ? T::kHeads : p.weight_stride;
     const int32_t all_tokens = T::padded_tokens(item.tokens);
 #pragma unroll 1
-    for (auto i = static_cast<int32_t>(loader.lane); i < all_tokens * T::kHeads; i += 32) {
-        const int32_t token = i / T::kHeads, head = i % T::kHeads;
+    for (auto i = static_cast<int32_t>(loader.lane); i < all_tokens * T::kHeadSlots; i += 32) {
+        const int32_t token = i / T::kHeadSlots, head = i % T::kHeadSlots;
         const int64_t row = int64_t{item.row} + token;
         const ptx::SharedAddr cell = to + static_cast<uint32_t>((token * T::kWeightStride + head) * 4);
-        if (token >= item.tokens) ptx::st_shared_f32(cell, 0.0f);
+        if (token >= item.tokens || head >= T::kHeads) ptx::st_shared_f32(cell, 0.0f);
         else if (!plain) ptx::st_shared_f32(cell, load_weight(p, row, head));
         else ptx::cp_async_ca_4(cell, static_cast<const float*>(p.q_scale) + row * stride + head);
     }
@@ -165,6 +165,8 @@ __device__ __forceinline__ void load_item(const ScoreParams& p, const Loader& lo
         const ptx::SharedAddr box_to = first + static_cast<uint32_t>(box * T::kQBoxBytes);
         if constexpr (T::kQPairs)
             ptx::cp_async_bulk_tensor_5d(box_to, loader.q_map, 0, 0, item.row + 2 * box, 0, 0, full);
+        else if constexpr (T::kHeadSlots != T::kHeads)
+            ptx::cp_async_bulk_tensor_3d(box_to, loader.q_map, 0, 0, item.row + T::kGroupTokens * box, full);
         else ptx::cp_async_bulk_tensor_2d(box_to, loader.q_map, 0, item.row * T::kHeads + 64 * box, full);
     }
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP8 indexer scores on Hopper's tensor core, sm_90a: depth 128, 8 to 64 heads, paged or contiguous K, any tokens.
+// FP8 indexer scores on Hopper's tensor core, sm_90a: depth 128, 4 to 64 heads, paged or contiguous K, any tokens.
 //
 //     score[row, key] = k_scale[key] * sum_h relu(q[row, h] . k[key]) * q_scale[row, h]
 //
 // S = K Q^T by wgmma: operand A a tile of 64 keys [64, 128 bytes], operand B the 64 token-head pairs of a group [64,
-// 128 bytes]: one token of 64 heads, two of 32, up to eight of 8. A warpgroup owns a group for as long as its token
-// block lasts, with its weights in registers; keys stream through a ring in shared memory that all warpgroups read.
-// With fewer groups than warpgroups (decode) those that share a group take its key tiles in turn, so K is read once all
-// the same.
+// 128 bytes]: one token of 64 heads, two of 32, up to eight of 8 or 4. A warpgroup owns a group for as long as its
+// token block lasts, with its weights in registers; keys stream through a ring in shared memory that all warpgroups
+// read. With fewer groups than warpgroups (decode) those that share a group take its key tiles in turn, so K is read
+// once all the same.
 //
 // Arithmetic. Four wgmma of K = 32, depth ascending, the first without accumulator input (fp8 products in the tensor
 // core's 13-bit window). Then fp32, round to nearest even, subnormals kept, the same for every variant, page size,
@@ -113,7 +113,7 @@ __device__ __forceinline__ void release(const Consumer& self, Shared& shared, ui
 template <class T>
 __device__ __forceinline__ void reduce(const Consumer& self, const float (&d)[kColumns / 2],
                                        float (&sum)[2 * T::kGroupTokens]) {
-    constexpr int kBlocks = T::kHeads / 8;
+    constexpr int kBlocks = T::kHeadSlots / 8;
 #pragma unroll
     for (int token = 0; token < T::kGroupTokens; ++token) {
         sum[2 * token] = sum[2 * token + 1] = 0.0f;

@@ -30,6 +30,7 @@ static_assert(kStages % kGroups == 0 && kStages > kGroups,
 // ---- tensor maps (cuTensorMapEncodeTiled), both UINT8, SWIZZLE_128B, no interleave, element strides 1, zero fill
 // K: dims {128, page_size, num_pages}, strides {128, k_page_stride}, box {kDepth, k_box_slots(paged, page_size, 64), 1}
 // Q: dims {128, rows * heads},         strides {128},                box {kDepth, kColumns}
+//    4 heads: dims {128, 4, rows},     strides {128, 512},           box {kDepth, 8, 8}: head slots 4 to 7 are zeros
 // ---- shared memory
 struct alignas(kSwizzleAtomBytes) Shared {
     uint8_t k[kStages][kTileKeys * kDepth];                    // [stage][64 keys, 128 bytes], 128-byte swizzle; A
@@ -62,7 +63,9 @@ struct Tile {
     static constexpr bool kPlain = kPlain_;           // see LIDX_SM90_PLAIN_VARIANTS
     static constexpr bool kAlike = kPlain_;           // the rows of a request see the same keys
     static constexpr int kHeads = kHeads_;
-    static constexpr int kGroupTokens = kColumns / kHeads;     // tokens of a group
+    // Columns of a token: an MMA's column block is 8, so 4 heads have as many empty columns beside them, zeros.
+    static constexpr int kHeadSlots = kHeads < 8 ? 8 : kHeads;
+    static constexpr int kGroupTokens = kColumns / kHeadSlots;     // tokens of a group
     static constexpr int kBlockTokens = kGroups * kGroupTokens;
     // What sm90_loader.cuh wants to know.
     using Shared = sm90_score::Shared;
@@ -71,7 +74,7 @@ struct Tile {
     static constexpr int kLoaderWarps = sm90_score::kLoaderWarps;
     static constexpr int kThreads = sm90_score::kThreads;
     static constexpr int kQBuffers = 2;
-    static constexpr int kWeightStride = kHeads;      // of the weights in shared memory
+    static constexpr int kWeightStride = kHeadSlots;  // of the weights in shared memory
     static constexpr bool kAlwaysBlocks = false;
     static constexpr bool kQPairs = false;            // a box of Q: 64 token-head pairs, the heads of a token beside
                                                       // each other
@@ -85,7 +88,7 @@ struct Tile {
     LIDX_HOST_DEVICE static constexpr int32_t padded_tokens(int32_t tokens) {
         return static_cast<int32_t>(ceil_div(tokens, kGroupTokens)) * kGroupTokens;
     }
-    static_assert(kHeads * kGroupTokens == kColumns && kBlockTokens <= kMaxBlockTokens);
+    static_assert(kHeadSlots * kGroupTokens == kColumns && kBlockTokens <= kMaxBlockTokens);
 };
 
 }  // namespace lidx::sm90_score

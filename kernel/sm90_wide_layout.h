@@ -38,6 +38,7 @@ template <int kHeads_, bool kPlain_ = false>
 struct Tile {
     static constexpr int kHeads = kHeads_;
     static constexpr bool kPlain = kPlain_;           // see LIDX_SM90_WIDE_PLAIN_VARIANTS
+    static constexpr int kHeadSlots = kHeads;
     static constexpr bool kAlike = false;             // rows of a request may see different keys
     static constexpr int kMmas = kHeads / 8;          // of a key tile: eight heads of eight tokens each
     static_assert(kHeads % 16 == 0, "two accumulator sets take turns");

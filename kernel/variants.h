@@ -48,7 +48,8 @@
     X(sm90_score_h64, 64, 128, 4)   \
     X(sm90_score_h32, 32, 128, 8)   \
     X(sm90_score_h16, 16, 128, 16)  \
-    X(sm90_score_h8, 8, 128, 32)
+    X(sm90_score_h8, 8, 128, 32)    \
+    X(sm90_score_h4, 4, 128, 32)
 
 // The same for plain work: the rows of a request see the same keys, one factor of fp32 weights without gaps, fp32
 // scores at the column of their key, no fill but of keys on illegal pages, K and its scales found by one table. The

@@ -275,7 +275,7 @@ const DescRow kUnserved[] = {
          d.kernel = "sm100_score_h64";
          d.page_size = 40;
      },
-     LIDX_ERR_UNSUPPORTED, "page_size = 40: it needs page size a multiple of 16 or contiguous"},
+     LIDX_ERR_UNSUPPORTED, "page_size = 40: it needs page_size 0 or a multiple of 16"},
 };
 
 }  // namespace

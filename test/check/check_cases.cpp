@@ -64,7 +64,8 @@ constexpr Shape kTileShapes[] = {
     {"sm100_score_h32_t1", 32, 64},  {"sm100_score_h16", 16, 64},     {"sm100_score_h16_t4", 16, 64},
     {"sm100_score_h8", 8, 64},       {"sm100_score_h8_t4", 8, 64},    {"sm100_score_h4", 4, 64},
     {"sm100_score_h4_t8", 4, 64},    {"auto", 128, 128},              {"auto", 16, 128},
-    {"auto", 8, 128},                {"auto", 4, 64},                 {"auto", 64, 64}};
+    {"auto", 8, 128},                {"auto", 4, 128},                {"auto", 4, 64},
+    {"auto", 64, 64}};
 constexpr int kTileTokens[] = {1, 2, 3, 5, 8, 16, 17, 33};
 constexpr int kTileBatches[] = {1, 2, 3};
 constexpr int kTileKeys[] = {1, 127, 129, 501, 723};
@@ -419,6 +420,13 @@ std::vector<Case> covering_cases() {
             "sm90_score_h32_plain/h32/d128/t5/b3/n1100/p128/block-split/pad0/gap0/normal/bad-pages/check/guard/s1114",
             "sm90_score_h32_plain/h32/d128/t17/b2/n2600/p0/contiguous/pad0/gap0/codes/slack/nocheck/guard/s1115",
             "sm90_score_h32_plain/h32/d128/t6/b40/n300/p48/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1116",
+            // Four heads: a token's columns are half zeros; one to four groups of eight tokens, the last with gaps.
+            "sm90_score_h4/h4/d128/t33/b1/n2600/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1140",
+            "sm90_score_h4/h4/d128/t7/b3/n501/p16/split-pool/pad16/gap1/normal/ragged/check/guard/s1141",
+            "sm90_score_h4/h4/d128/t17/b2/n300/p0/contiguous/pad0/gap0/codes/plain/nocheck/tight/s1142",
+            "sm90_score_h4/h4/d128/t1/b40/n129/p48/block-split/pad0/gap0/special/lengths/check/guard/s1143",
+            "sm90_score_h4/h4/d128/t25/b2/n700/p256/block-split/pad0/gap3/normal/bad-pages/check/guard/s1144/"
+            "causal,bf16,wbf16",
             // The fast mode: blocks of 12 and 24 tokens, the last of them with one, two or three groups, rounds of the
             // ring, many requests a CTA, shares that begin inside a block; what a user gets with the flag.
             "sm90_fast_h64/h64/d128/t13/b1/n2600/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1401",

@@ -217,7 +217,8 @@ Result run_one(const std::string& name, const Machine& machine, const Machine* e
     for (int run = 2; run <= runs && r.reason.empty(); ++run) {
         const Outcome again = run_case(machine, in, stats_file, 0);
         r.reason = again.problem.empty() ? compare_bits(in, out, "the first run", again, "a later one") : again.problem;
-        if (!r.reason.empty()) r.reason = "run " + std::to_string(run) + " of " + std::to_string(runs) + ": " + r.reason;
+        if (!r.reason.empty())
+            r.reason = "run " + std::to_string(run) + " of " + std::to_string(runs) + ": " + r.reason;
     }
     if (emulator != nullptr && r.reason.empty()) {
         const Outcome emulated = run_case(*emulator, in, "", 0);

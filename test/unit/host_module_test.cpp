@@ -59,7 +59,7 @@ TEST_CASE("module: a device gets the modules it can run, and shared memory is se
     const lidx::Driver driver = fake_table();
     const struct {
         int capability, modules, functions, topk, topk_clusters;
-    } cases[] = {{100, 3, 17, 8, 4}, {103, 3, 17, 8, 4}, {90, 6, 16, 8, 4}, {80, 1, 1, 2, 0}, {120, 2, 1, 8, 0}};
+    } cases[] = {{100, 3, 17, 8, 4}, {103, 3, 17, 8, 4}, {90, 6, 17, 8, 4}, {80, 1, 1, 2, 0}, {120, 2, 1, 8, 0}};
     for (const auto& row : cases) {
         CAPTURE(row.capability);
         fake_reset();

@@ -130,21 +130,21 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
         desc.page_size = page;
         CHECK(chosen(desc, kB200) == "generic_score");
         CHECK(lidx::choose_kernel(desc, kB200).reason ==
-              "sm100_score needs page size a multiple of 16 or contiguous; sm90_wide needs compute capability 9.0, "
+              "sm100_score needs page_size 0 or a multiple of 16; sm90_wide needs compute capability 9.0, "
               "the device has 10.0; sm90_score needs compute capability 9.0, the device has 10.0");
     }
     for (const int page : {8, 500}) {
         desc.page_size = page;
         CHECK(chosen(desc, kH200) == "generic_score");
         CHECK(contains(lidx::choose_kernel(desc, kH200).reason,
-                       "sm90_score needs page size a multiple of 16 or contiguous"));
+                       "sm90_score needs page_size 0 or a multiple of 16"));
     }
     desc = paged_desc();
     for (const int heads : {1, 2, 12, 48, 63, 127}) {
         desc.heads = heads;
         CHECK(chosen(desc, kB200) == "generic_score");
         CHECK(contains(lidx::choose_kernel(desc, kB200).reason, "sm100_score needs heads 4, 8, 16, 32, 64, 128; "));
-        CHECK(contains(lidx::choose_kernel(desc, kH200).reason, "sm90_score needs heads 8, 16, 32, 64"));
+        CHECK(contains(lidx::choose_kernel(desc, kH200).reason, "sm90_score needs heads 4, 8, 16, 32, 64"));
     }
     desc.heads = 64;
     for (const int depth : {16, 32, 96, 112}) {
@@ -253,10 +253,10 @@ TEST_CASE("plan: no kernel is explained by what exists") {
         CHECK(contains(choice.reason,
                        "no kernel serves heads = " + std::to_string(heads) + ", depth = 128, page_size = 64"));
         CHECK(contains(choice.reason,
-                       "; there are sm100_score (heads 4, 8, 16, 32, 64, 128, depth a multiple of 64 up to 128, page "
-                       "size a multiple of 16 or contiguous, compute capability 10.x); sm90_wide (heads 32, 64, 128, "
-                       "depth 128, page size a multiple of 16 or contiguous, compute capability 9.0); sm90_score "
-                       "(heads 8, 16, 32, 64, else the same); generic_score (heads 1 to 128, depth a multiple of 16 "
+                       "; there are sm100_score (heads 4, 8, 16, 32, 64, 128, depth a multiple of 64 up to 128, "
+                       "page_size 0 or a multiple of 16, compute capability 10.x); sm90_wide (heads 32, 64, 128, "
+                       "depth 128, page_size 0 or a multiple of 16, compute capability 9.0); sm90_score "
+                       "(heads 4, 8, 16, 32, 64, else the same); generic_score (heads 1 to 128, depth a multiple of 16 "
                        "up to 128, any page size, compute capability 8.0 or later)"));
         CHECK(choice.reason.size() < sizeof(lidx_support::reason));
     }
@@ -286,7 +286,7 @@ TEST_CASE("plan: a kernel can be forced") {
     CHECK(contains(unknown.reason, "there are sm100_score_{h64, h64_t1, h128, h32, h32_t3, h32_t2, h32_t1, h16, "
                                    "h16_t4, h16_t2, h8, h8_t8, h8_t4, h4, h4_t16, h4_t8}, sm90_fast_{h64, h32}, "
                                    "sm90_wide_{h128, h64, h32, h64_plain, h32_plain}, "
-                                   "sm90_decode_{h64, h32}, sm90_score_{h64, h32, h16, h8, "
+                                   "sm90_decode_{h64, h32}, sm90_score_{h64, h32, h16, h8, h4, "
                                    "h64_plain, h32_plain}, generic_score"));
     CHECK(unknown.reason.size() < sizeof(lidx_support::reason));
 }
