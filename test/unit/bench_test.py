@@ -134,6 +134,8 @@ class Ceilings(Bench):
         report, text = self.report("--workload", "smoke", "--runs", "1", "--cublaslt", CUBLASLT)
         self.assertEqual(report["product_source"], "cuBLASLt 13.4.5 FP8 8192^3")
         self.assertTrue(report["product_measured"])
+        self.assertTrue(0 < report["open_ms"] < report["first_score_ms"])
+        self.assertIn("start: lidx_open ", text)
         self.assertIn("cuBLASLt 13.4.5 FP8 8192^3", text)
         row = report["rows"][0]
         product_us = row["flops"] / report["product_flops_per_second"] * 1e6

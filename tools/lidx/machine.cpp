@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include <algorithm>
+#include <chrono>
 #include <system_error>
 
 #include "failure.h"
@@ -61,7 +62,9 @@ Machine::Machine(const char* driver_path, int ordinal) : driver_(open_driver(dri
     lidx_config config;
     lidx_config_init(&config);
     config.driver_path = driver_path;
+    const auto begin = std::chrono::steady_clock::now();
     const lidx_status status = lidx_open(&config, &context_);
+    open_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     if (status != LIDX_OK) {
         close();
         const bool machine_lacks = status / 100 == 2;

@@ -32,6 +32,7 @@ class Machine {
     const Driver& driver() const { return driver_; }
     lidx_context* context() const { return context_; }
     const lidx_device_info& info() const { return info_; }
+    double open_ms() const { return open_ms_; }   // that lidx_open took, cuInit done and a context current
 
     // Throws unless the call succeeded, with the call's name and the driver's or lidx's own words.
     void check(CUresult result, const char* call) const;
@@ -45,6 +46,7 @@ class Machine {
     CUcontext cuda_ = nullptr;
     lidx_context* context_ = nullptr;
     lidx_device_info info_ = {};
+    double open_ms_ = 0;
 };
 
 // The machine of --device: auto (the first CUDA device, else, with a line on stderr, the emulator), cuda or emu. Throws

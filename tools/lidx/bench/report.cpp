@@ -108,6 +108,7 @@ void print_head(const Results& r) {
             break;
     }
     if (r.emulated) std::printf("times of the emulator say nothing about any GPU\n");
+    std::printf("start: lidx_open %.1f ms, first scores %.1f ms after its call\n", r.open_ms, r.first_score_ms);
     std::printf("ceilings: copy %.2f TB/s read + written, read %.2f TB/s, ", r.memory.copy * 1e-12,
                 r.memory.read * 1e-12);
     if (r.tensor) std::printf("%s %.0f TFLOPS\n", r.tensor->source.c_str(), r.tensor->flops_per_second * 1e-12);
@@ -152,6 +153,8 @@ std::string json_report(const Results& r) {
     json["timing"] = timing_text(r.timing);
     json["runs"] = r.runs;
     json["runs_per_sample"] = r.timing == Timing::kFlushed ? 1 : kRunsPerSample;
+    json["open_ms"] = r.open_ms;
+    json["first_score_ms"] = r.first_score_ms;
     json["copy_bytes_per_second"] = r.memory.copy;
     json["read_bytes_per_second"] = r.memory.read;
     json["product_flops_per_second"] = r.tensor ? nlohmann::ordered_json(r.tensor->flops_per_second) : nullptr;

@@ -46,6 +46,7 @@ struct Results {
     std::string clock_source;   // why there are no clocks, or ""
     Timing timing = Timing::kFlushed;
     int runs = 0;
+    double open_ms = 0, first_score_ms = 0;   // lidx_open alone, and from its call to the scores of a first launch
     MemoryRates memory = {};
     std::optional<TensorRate> tensor;
     std::vector<std::string> rivals;
