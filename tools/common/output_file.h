@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file being written: every write and the close are checked (a full disk often shows at the close only). Until close()
-// it has no name, so that a process that fails or is killed leaves what stood there before. Where the file system has no
-// such files it is written in place, and removed again if it is not finished.
+// A file being written: every write and the close are checked (a full disk often shows at the close only). Until
+// close() it has no name, so that a process that fails or is killed leaves what stood there before. Where the file
+// system has no such files it is written in place, and removed again if it is not finished.
 #pragma once
 #include <cstddef>
 #include <filesystem>
