@@ -20,7 +20,7 @@ static_assert(static_cast<int>(FloatType::kFp16) == LIDX_FP16);
 constexpr const char* kDepthText = ": the cache kernels serve depth 64 and 128";
 
 void check_flags(uint32_t flags, uint32_t allowed, const char* names) {
-    if ((flags & ~allowed) != 0) fail(LIDX_ERR_VALUE, equals("flags", flags) + ": may hold " + names);
+    if ((flags & ~allowed) != 0) fail(LIDX_ERR_VALUE, equals_bits("flags", flags) + ": may hold " + names);
 }
 
 void check_element(const char* field, int32_t element, bool fp16) {
@@ -101,7 +101,7 @@ void launch_cache(const lidx_context& context, CacheKernel kernel, int64_t items
 void check_quantise_flags(uint32_t flags, uint32_t others, const char* names) {
     check_flags(flags, LIDX_FLAG_ROTATE | LIDX_FLAG_ROTATE_ROUND | LIDX_FLAG_POW2_SCALE | others, names);
     if ((flags & LIDX_FLAG_ROTATE_ROUND) != 0 && (flags & LIDX_FLAG_ROTATE) == 0)
-        fail(LIDX_ERR_VALUE, equals("flags", flags) + ": LIDX_FLAG_ROTATE_ROUND needs LIDX_FLAG_ROTATE");
+        fail(LIDX_ERR_VALUE, equals_bits("flags", flags) + ": LIDX_FLAG_ROTATE_ROUND needs LIDX_FLAG_ROTATE");
 }
 
 void check_pool(const lidx_pool& pool, PoolUse use) {

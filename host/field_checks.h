@@ -3,8 +3,10 @@
 #pragma once
 #include <lidx.h>
 
+#include <cinttypes>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <limits>
 #include <string>
 
@@ -25,6 +27,17 @@ inline std::string equals(const char* field, int64_t value) {
     return std::string(field) + " = " + std::to_string(value);
 }
 
+inline std::string hexadecimal(uint64_t value) {
+    char text[2 + 16 + 1];
+    std::snprintf(text, sizeof text, "0x%" PRIx64, value);
+    return text;
+}
+
+// Of a set of flags.
+inline std::string equals_bits(const char* field, uint32_t value) {
+    return std::string(field) + " = " + hexadecimal(value);
+}
+
 // type: the struct's name, and what fills it in.
 template <typename Struct>
 void require_struct_size(const Struct& value, const char* type, const char* init) {
@@ -35,7 +48,8 @@ void require_struct_size(const Struct& value, const char* type, const char* init
 
 inline void require_range(const char* field, int64_t value, int64_t low, int64_t high) {
     if (value < low || value > high)
-        fail(LIDX_ERR_VALUE, equals(field, value) + ": must be " + std::to_string(low) + " .. " + std::to_string(high));
+        fail(LIDX_ERR_VALUE, equals(field, value) + ": must be " + std::to_string(low) +
+                                 (low < high ? " .. " + std::to_string(high) : ""));
 }
 
 inline void require_multiple(const char* field, int64_t value, int64_t step) {
@@ -59,7 +73,7 @@ inline void require_pointer(const char* field, const void* pointer, uintptr_t al
     if (pointer == nullptr) fail(LIDX_ERR_NULL, std::string(field) + " is null");
     const auto address = reinterpret_cast<uintptr_t>(pointer);
     if (address % alignment_bytes != 0)
-        fail(LIDX_ERR_ALIGNMENT, std::string(field) + " = address " + std::to_string(address) +
+        fail(LIDX_ERR_ALIGNMENT, std::string(field) + " = address " + hexadecimal(address) +
                                      ": must be a multiple of " + std::to_string(alignment_bytes));
 }
 

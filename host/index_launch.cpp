@@ -53,7 +53,7 @@ lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits&
     lidx_score_desc score = desc.score;
     require_struct_size(score, "lidx_index_desc.score", "lidx_index_desc_init");
     if ((score.flags & LIDX_FLAG_FILL) != 0)
-        fail(LIDX_ERR_VALUE, equals("score.flags", score.flags) +
+        fail(LIDX_ERR_VALUE, equals_bits("score.flags", score.flags) +
                                  " has LIDX_FLAG_FILL: no scores are given out whose dead columns could be filled");
     require_range("score.score_stride", score.score_stride, 0, 0);
     require_range("reserved", desc.reserved, 0, 0);

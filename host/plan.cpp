@@ -184,8 +184,8 @@ int64_t columns(const KernelRow& row, const lidx_score_desc& desc) {
 void check_desc(const lidx_score_desc& desc) {
     require_struct_size(desc, "lidx_score_desc", "lidx_score_desc_init");
     if ((desc.flags & ~kKnownFlags) != 0)
-        fail(LIDX_ERR_VALUE, equals("flags", desc.flags) + ": the flags are the bits of " +
-                                 std::to_string(kKnownFlags) + " (LIDX_FLAG_*)");
+        fail(LIDX_ERR_VALUE, equals_bits("flags", desc.flags) + ": may hold LIDX_FLAG_CHECK, _CAUSAL, _FILL, " +
+                                 "_RELATIVE_COLUMNS, _PDL and _FAST, the bits of " + hexadecimal(kKnownFlags));
     check_rows(row_fields(desc));
     require_range("heads", desc.heads, 1, kMaxInt32);
     require_range("depth", desc.depth, 1, kMaxInt32);

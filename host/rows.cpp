@@ -27,7 +27,7 @@ void check_rows(const RowFields& fields) {
     require_range("max_tokens", fields.max_tokens, 0, kMaxInt32);
     require_range("visibility", fields.visibility, LIDX_SEE_REQUEST_LENGTH, LIDX_SEE_WINDOW);
     if ((fields.flags & LIDX_FLAG_CAUSAL) != 0 && fields.visibility != LIDX_SEE_REQUEST_LENGTH)
-        fail(LIDX_ERR_VALUE, equals("flags", fields.flags) + " has LIDX_FLAG_CAUSAL: with " +
+        fail(LIDX_ERR_VALUE, equals_bits("flags", fields.flags) + " has LIDX_FLAG_CAUSAL: with " +
                                  equals("visibility", fields.visibility) + " each row has its own keys already");
     require_range("length_type", fields.length_type, LIDX_INT32, LIDX_INT64);
     require_range("compress_ratio", fields.compress_ratio, 0,

@@ -67,7 +67,7 @@ TopkKernel kernel_of(int compute_capability, const TopkPlan& plan) {
 void check_topk_desc(const lidx_topk_desc& desc) {
     require_struct_size(desc, "lidx_topk_desc", "lidx_topk_desc_init");
     if ((desc.flags & ~kTopkFlags) != 0)
-        fail(LIDX_ERR_VALUE, equals("flags", desc.flags) +
+        fail(LIDX_ERR_VALUE, equals_bits("flags", desc.flags) +
                                  ": may hold LIDX_FLAG_CAUSAL, LIDX_FLAG_RELATIVE_COLUMNS and LIDX_FLAG_PDL");
     check_rows(row_fields(desc));
     require_range("k", desc.k, 1, topk::kMaxK);

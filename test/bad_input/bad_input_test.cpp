@@ -107,7 +107,7 @@ const DescRow kInvalidDescs[] = {
     {"newer version", [](lidx_score_desc& d) { d.struct_size += 8; }, LIDX_ERR_STRUCT_SIZE,
      "lidx_score_desc.struct_size = 176: this version expects 168"},
     {"unknown flag", [](lidx_score_desc& d) { d.flags = 65; }, LIDX_ERR_VALUE,
-     "flags = 65: the flags are the bits of 63"},
+     "flags = 0x41: may hold LIDX_FLAG_CHECK, _CAUSAL, _FILL, _RELATIVE_COLUMNS, _PDL and _FAST, the bits of 0x3f"},
     {"row map", [](lidx_score_desc& d) { d.row_map = 3; }, LIDX_ERR_VALUE, "row_map = 3: must be 0 .. 2"},
     {"row map < 0", [](lidx_score_desc& d) { d.row_map = -1; }, LIDX_ERR_VALUE, "row_map = -1: must be 0 .. 2"},
     {"visibility", [](lidx_score_desc& d) { d.visibility = 3; }, LIDX_ERR_VALUE, "visibility = 3: must be 0 .. 2"},
@@ -116,7 +116,7 @@ const DescRow kInvalidDescs[] = {
          d.flags = LIDX_FLAG_CAUSAL;
          d.visibility = LIDX_SEE_ROW_LENGTH;
      },
-     LIDX_ERR_VALUE, "flags = 2 has LIDX_FLAG_CAUSAL: with visibility = 1"},
+     LIDX_ERR_VALUE, "flags = 0x2 has LIDX_FLAG_CAUSAL: with visibility = 1"},
     {"length type", [](lidx_score_desc& d) { d.length_type = 2; }, LIDX_ERR_VALUE, "length_type = 2: must be 0 .. 1"},
     {"ratio < 0", [](lidx_score_desc& d) { d.compress_ratio = -1; }, LIDX_ERR_VALUE,
      "compress_ratio = -1: must be 0 .. 512"},
@@ -151,7 +151,7 @@ const DescRow kInvalidDescs[] = {
     {"weights overflow", [](lidx_score_desc& d) { d.weight2_stride = INT64_MAX / 8; }, LIDX_ERR_VALUE,
      "weight2_stride = 1152921504606846975 with max_rows = 8"},
     {"score type", [](lidx_score_desc& d) { d.score_type = 2; }, LIDX_ERR_VALUE, "score_type = 2: must be 0 .. 1"},
-    {"reserved", [](lidx_score_desc& d) { d.reserved = 1; }, LIDX_ERR_VALUE, "reserved = 1: must be 0 .. 0"},
+    {"reserved", [](lidx_score_desc& d) { d.reserved = 1; }, LIDX_ERR_VALUE, "reserved = 1: must be 0"},
     {"columns < 0", [](lidx_score_desc& d) { d.score_columns = -1; }, LIDX_ERR_VALUE, "score_columns = -1: must be 0"},
     {"columns < keys", [](lidx_score_desc& d) { d.score_columns = 999; }, LIDX_ERR_VALUE,
      "score_columns = 999: must be 0 or at least max_keys = 1000 without LIDX_FLAG_RELATIVE_COLUMNS"},
@@ -164,7 +164,7 @@ const DescRow kInvalidDescs[] = {
          d = contiguous_desc();
          d.scale_block_table_stride = 1;
      },
-     LIDX_ERR_VALUE, "scale_block_table_stride = 1: must be 0 .. 0"},
+     LIDX_ERR_VALUE, "scale_block_table_stride = 1: must be 0"},
     {"contiguous, too few scales",
      [](lidx_score_desc& d) {
          d = contiguous_desc();
@@ -410,13 +410,13 @@ TEST_CASE("bad input: enqueue arguments") {
             {"cu", [](lidx_score_args& a) { a.cu_seqlens_q = nullptr; }, LIDX_ERR_NULL, "cu_seqlens_q is null"},
             {"scores", [](lidx_score_args& a) { a.scores = nullptr; }, LIDX_ERR_NULL, "scores is null"},
             {"q odd", [](lidx_score_args& a) { a.q = address<void>(0x10008); }, LIDX_ERR_ALIGNMENT,
-             "q = address 65544: must be a multiple of 16"},
+             "q = address 0x10008: must be a multiple of 16"},
             {"q_scale odd", [](lidx_score_args& a) { a.q_scale = address<char>(0x20002); }, LIDX_ERR_ALIGNMENT,
-             "q_scale = address 131074: must be a multiple of 4"},
+             "q_scale = address 0x20002: must be a multiple of 4"},
             {"k odd", [](lidx_score_args& a) { a.k_base = address<void>(0x30001); }, LIDX_ERR_ALIGNMENT,
-             "k_base = address 196609: must be a multiple of 16"},
+             "k_base = address 0x30001: must be a multiple of 16"},
             {"k_scale odd", [](lidx_score_args& a) { a.k_scale_base = address<void>(0x30002); }, LIDX_ERR_ALIGNMENT,
-             "k_scale_base = address 196610: must be a multiple of 4"},
+             "k_scale_base = address 0x30002: must be a multiple of 4"},
             {"table odd", [](lidx_score_args& a) { a.block_table = address<int32_t>(0x40001); }, LIDX_ERR_ALIGNMENT,
              "block_table = address"},
             {"lens odd", [](lidx_score_args& a) { a.context_lens = address<int32_t>(0x50002); }, LIDX_ERR_ALIGNMENT,
@@ -454,7 +454,7 @@ TEST_CASE("bad input: enqueue arguments") {
     run(ids, good,
         {{"no ids", [](lidx_score_args& a) { a.row_requests = nullptr; }, LIDX_ERR_NULL, "row_requests is null"},
          {"int64", [](lidx_score_args& a) { a.context_lens = address<int32_t>(0x50004); }, LIDX_ERR_ALIGNMENT,
-          "context_lens = address 327684: must be a multiple of 8"}});
+          "context_lens = address 0x50004: must be a multiple of 8"}});
     good = good_calls::score_args();
 
     lidx_score_desc checked = good_desc();
@@ -469,7 +469,7 @@ TEST_CASE("bad input: enqueue arguments") {
              "workspace_bytes = 15: the plan needs 16"},
             {"empty", [](lidx_score_args& a) { a.workspace_bytes = 0; }, LIDX_ERR_WORKSPACE, "workspace_bytes = 0"},
             {"odd", [](lidx_score_args& a) { a.workspace = address<void>(0x80004); }, LIDX_ERR_ALIGNMENT,
-             "workspace = address 524292: must be a multiple of 16"},
+             "workspace = address 0x80004: must be a multiple of 16"},
         });
 
     good = good_calls::score_args();

@@ -65,17 +65,17 @@ const Row kPools[] = {
     {"no codes", [](Call& c) { c.pool.k_base = nullptr; }, LIDX_ERR_NULL, "k_base is null"},
     {"no scales", [](Call& c) { c.pool.k_scale_base = nullptr; }, LIDX_ERR_NULL, "k_scale_base is null"},
     {"codes at 8", [](Call& c) { c.pool.k_base = address<void>(0x30008); }, LIDX_ERR_ALIGNMENT,
-     "k_base = address 196616: must be a multiple of 16"},
+     "k_base = address 0x30008: must be a multiple of 16"},
     {"scales at 2", [](Call& c) { c.pool.k_scale_base = address<void>(0x30002); }, LIDX_ERR_ALIGNMENT,
-     "k_scale_base = address 196610: must be a multiple of 4"},
+     "k_scale_base = address 0x30002: must be a multiple of 4"},
 };
 
 const Row kStores[] = {
     {"size", [](Call& c) { c.store.struct_size = 0; }, LIDX_ERR_STRUCT_SIZE,
      "lidx_store_args.struct_size = 0: this version expects 72; call lidx_store_args_init"},
-    {"flag", [](Call& c) { c.store.flags = 2; }, LIDX_ERR_VALUE, "flags = 2: may hold LIDX_FLAG_ROTATE"},
+    {"flag", [](Call& c) { c.store.flags = 2; }, LIDX_ERR_VALUE, "flags = 0x2: may hold LIDX_FLAG_ROTATE"},
     {"round alone", [](Call& c) { c.store.flags = LIDX_FLAG_ROTATE_ROUND; }, LIDX_ERR_VALUE,
-     "flags = 524288: LIDX_FLAG_ROTATE_ROUND needs LIDX_FLAG_ROTATE"},
+     "flags = 0x80000: LIDX_FLAG_ROTATE_ROUND needs LIDX_FLAG_ROTATE"},
     {"type 3", [](Call& c) { c.store.key_type = 3; }, LIDX_ERR_VALUE, "key_type = 3: must be LIDX_FP32 = 0"},
     {"type -1", [](Call& c) { c.store.key_type = -1; }, LIDX_ERR_VALUE, "key_type = -1"},
     {"rows < 0", [](Call& c) { c.store.rows = -1; }, LIDX_ERR_VALUE, "rows = -1: must be 0 .."},
@@ -91,7 +91,7 @@ const Row kStores[] = {
     {"keys at 1", [](Call& c) { c.store.keys = address<void>(0x10001); }, LIDX_ERR_ALIGNMENT, "keys = address 65537"},
     {"no slots", [](Call& c) { c.store.slot_mapping = nullptr; }, LIDX_ERR_NULL, "slot_mapping is null"},
     {"slots at 4", [](Call& c) { c.store.slot_mapping = address<int64_t>(0x20004); }, LIDX_ERR_ALIGNMENT,
-     "slot_mapping = address 131076: must be a multiple of 8"},
+     "slot_mapping = address 0x20004: must be a multiple of 8"},
     {"needless", [](Call& c) { c.store.scale_slot_mapping = address<int64_t>(0x20000); }, LIDX_ERR_VALUE,
      "scale_slot_mapping is not null: only LIDX_FLAG_BYTE_SLOTS has it"},
     {"needed", [](Call& c) { c.store.flags = LIDX_FLAG_BYTE_SLOTS; }, LIDX_ERR_NULL, "scale_slot_mapping is null"},
@@ -106,7 +106,7 @@ const Row kGathers[] = {
     {"size", [](Call& c) { c.gather.struct_size += 8; }, LIDX_ERR_STRUCT_SIZE,
      "lidx_gather_args.struct_size = 112: this version expects 104"},
     {"flag", [](Call& c) { c.gather.flags = LIDX_FLAG_ROTATE; }, LIDX_ERR_VALUE,
-     "flags = 65536: may hold LIDX_FLAG_CHECK"},
+     "flags = 0x10000: may hold LIDX_FLAG_CHECK"},
     {"batch", [](Call& c) { c.gather.batch = -1; }, LIDX_ERR_VALUE, "batch = -1: must be 0 .."},
     {"batch max", [](Call& c) { c.gather.batch = INT_MAX; }, LIDX_ERR_VALUE,
      "batch = 2147483647: must be 0 .. 2147483646"},
@@ -134,9 +134,10 @@ const Row kGathers[] = {
 const Row kQueries[] = {
     {"size", [](Call& c) { c.query.struct_size -= 8; }, LIDX_ERR_STRUCT_SIZE,
      "lidx_query_args.struct_size = 104: this version expects 112"},
-    {"flag", [](Call& c) { c.query.flags = LIDX_FLAG_CHECK; }, LIDX_ERR_VALUE, "flags = 1: may hold LIDX_FLAG_ROTATE"},
+    {"flag", [](Call& c) { c.query.flags = LIDX_FLAG_CHECK; }, LIDX_ERR_VALUE,
+     "flags = 0x1: may hold LIDX_FLAG_ROTATE"},
     {"round alone", [](Call& c) { c.query.flags = LIDX_FLAG_ROTATE_ROUND | LIDX_FLAG_POW2_SCALE; }, LIDX_ERR_VALUE,
-     "flags = 655360: LIDX_FLAG_ROTATE_ROUND needs LIDX_FLAG_ROTATE"},
+     "flags = 0xa0000: LIDX_FLAG_ROTATE_ROUND needs LIDX_FLAG_ROTATE"},
     {"rows", [](Call& c) { c.query.rows = -1; }, LIDX_ERR_VALUE, "rows = -1"},
     {"heads", [](Call& c) { c.query.heads = 0; }, LIDX_ERR_VALUE, "heads = 0: must be 1 .."},
     {"pairs", [](Call& c) { c.query.rows = 1 << 25; }, LIDX_ERR_VALUE,
@@ -168,7 +169,7 @@ const Row kQueries[] = {
 const Row kCaches[] = {
     {"size", [](Call& c) { c.desc.struct_size = 1; }, LIDX_ERR_STRUCT_SIZE, "lidx_cache_desc.struct_size = 1: this"},
     {"no pool", [](Call& c) { c.desc.pool = nullptr; }, LIDX_ERR_NULL, "pool is null"},
-    {"flags", [](Call& c) { c.desc.flags = 1; }, LIDX_ERR_VALUE, "flags = 1: must be 0"},
+    {"flags", [](Call& c) { c.desc.flags = 1; }, LIDX_ERR_VALUE, "flags = 0x1: must be 0"},
     {"layers", [](Call& c) { c.desc.layers = -1; }, LIDX_ERR_VALUE, "layers = -1: must be 1 .. 1024"},
     {"many layers", [](Call& c) { c.desc.layers = 1025; }, LIDX_ERR_VALUE, "layers = 1025: must be 1 .. 1024"},
     {"layer stride", [](Call& c) { c.desc.layers = 2, c.desc.k_layer_stride = 8; }, LIDX_ERR_ALIGNMENT,
@@ -337,9 +338,9 @@ TEST_CASE("lidx_cache: bad calls, and a failing driver changes nothing") {
     f.refused(lidx_cache_store(cache, a, 58, &keys, nullptr), LIDX_ERR_VALUE,
               "first = 58: position 58 lies in a page that 2 sequences share");
     keys.layer = 1;
-    f.refused(lidx_cache_append(cache, a, &keys, nullptr), LIDX_ERR_VALUE, "layer = 1: must be 0 .. 0");
+    f.refused(lidx_cache_append(cache, a, &keys, nullptr), LIDX_ERR_VALUE, "layer = 1: must be 0");
     keys = good, keys.flags = LIDX_FLAG_CHECK;
-    f.refused(lidx_cache_append(cache, a, &keys, nullptr), LIDX_ERR_VALUE, "flags = 1: may hold LIDX_FLAG_ROTATE");
+    f.refused(lidx_cache_append(cache, a, &keys, nullptr), LIDX_ERR_VALUE, "flags = 0x1: may hold LIDX_FLAG_ROTATE");
     keys = good, keys.struct_size = 8;
     f.refused(lidx_cache_append(cache, a, &keys, nullptr), LIDX_ERR_STRUCT_SIZE, "lidx_cache_keys.struct_size = 8");
     keys = good, keys.keys = nullptr;

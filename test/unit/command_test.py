@@ -197,8 +197,10 @@ class Gen(Command):
         self.assertFalse(os.path.exists(self.path("a")))
         self.assertIn(" 10 keys", self.ok("gen", "--out", self.path("b"), "--keys", "010", "--seed", 2**64 - 1))
         self.refused(2, "--out", "gen")
-        self.refused(2, "", "paint")
-        self.refused(2, "subcommand")
+        self.refused(2, "there is no subcommand 'paint'; the subcommands are gen, score", "paint")
+        self.refused(2, "a subcommand is required; the subcommands are gen, score")
+        self.refused(2, "9126666241 pages of --page 64 keys, expected at most 2147483647", "gen", "--out", self.path("a"),
+                     "--batch", 65536, "--keys", 8388480)
 
 
 class EndToEnd(Command):
@@ -359,7 +361,8 @@ class EndToEnd(Command):
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("key 9", done.stdout)
         other = self.gen("b", "--tokens", 1, "--keys", 40, "--heads", 32)
-        self.refused(2, "exact lattice", "verify", "--in", other, "--scores", scores, "--exact")
+        self.refused(2, "exact lattice (lidx gen --lattice); q, row 0: ", "verify", "--in", other, "--scores", scores,
+                     "--exact")
 
     def test_exact_sees_the_sign_of_zero(self):
         case = self.gen("a", "--tokens", 1, "--keys", 40, "--heads", 32, "--lattice", "--layout", "contiguous")
@@ -476,10 +479,15 @@ class EndToEnd(Command):
         self.assertEqual(shared["generic_score"], (16 * 128 * 4 + 16 * 4,) * 2)
         self.assertEqual([kernel["symbol"] for kernel in listed["cache_kernels"]],
                          ["cache_store", "cache_store_pages", "cache_gather", "cache_query"])
+        self.assertEqual([kernel["symbol"] for kernel in listed["topk_kernels"]],
+                         [f"topk{kind}_{score}" for kind in ("", "_sm80", "_held", "_cluster", "_wide")
+                          for score in ("fp32", "bf16")] + ["topk_merge"])
+        for kernel in listed["topk_kernels"]:
+            self.assertIn(kernel["symbol"], text)
         for kernel in listed["cache_kernels"]:
             self.assertEqual(list(kernel["registers"]), ["sm_80", "sm_90", "sm_100", "sm_120"])
             self.assertIn(kernel["symbol"], text)
-        for kernel in listed["kernels"] + listed["cache_kernels"]:
+        for kernel in listed["kernels"] + listed["topk_kernels"] + listed["cache_kernels"]:
             self.assertTrue(kernel["registers"], kernel)
             for architecture, registers in kernel["registers"].items():
                 self.assertRegex(architecture, r"^sm_\d+$")
@@ -926,9 +934,13 @@ class BadInput(Command):
         self.assertIn("standard output", done.stderr)
 
     def test_no_driver(self):
+        scores = self.path("scores.npy")
+        write_npy(scores, [1, 4], array.array("f", [1, 2, 3, 4]))
         for library in ("/nonexistent/libcuda.so.1", "/dev/null"):
-            self.refused(3, library, "score", "--in", self.case, "--out", self.path("s.npy"), "--device", "cuda",
-                         env={"LIDX_DRIVER": library})
+            for arguments in (("score", "--in", self.case, "--out", self.path("s.npy")), ("bench",),
+                              ("topk", "--scores", scores, "--out", self.path("s.npy"))):
+                said = self.refused(3, library, *arguments, "--device", "cuda", env={"LIDX_DRIVER": library})
+                self.assertIn("--device emu needs no GPU", said)
         self.assertFalse(os.path.exists(self.path("s.npy")))
 
     def test_help_and_version(self):

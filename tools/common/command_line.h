@@ -33,6 +33,22 @@ CLI::Validator whole(T low, T high) {
             std::to_string(low) + " to " + std::to_string(high)};
 }
 
+// What is wrong with the arguments, as CLI11 prints it; where there is no subcommand, which ones there are, and which
+// word is none. False after --help and --version, which are no error.
+inline bool report_arguments(const CLI::App& app, const CLI::ParseError& error) {
+    const bool required = error.get_name() == "RequiredError" && app.get_subcommands().empty();
+    if (!required) return app.exit(error) != 0;
+    std::string list;
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+        list += (list.empty() ? "" : ", ") + command->get_name();
+    const auto words = app.remaining();
+    std::fprintf(stderr, "%s: %s; the subcommands are %s\nRun with --help for more information.\n",
+                 app.get_name().c_str(),
+                 words.empty() ? "a subcommand is required" : ("there is no subcommand '" + words[0] + "'").c_str(),
+                 list.c_str());
+    return true;
+}
+
 // What main() does around run(): an exception becomes a line on stderr and an exit code, a failed write of standard
 // output kBadInputCode.
 template <class Run>

@@ -247,7 +247,8 @@ int run_bench(const BenchOptions& options) {
     reports.open(options.json, json_report);
     reports.open(options.csv, csv_report);
     reports.open(options.plot, svg_chart);
-    const Machine machine(options.device == "emu" ? emulator_path().c_str() : nullptr, 0);
+    const auto opened = open_machine(options.device);
+    const Machine& machine = *opened;
     Bench bench(machine, options,
                 options.graph ? Timing::kGraph : options.warm ? Timing::kWarm : Timing::kFlushed);
     print_head(bench.results());

@@ -100,7 +100,7 @@ CaseMachine choose_machine(const std::string& device, const std::filesystem::pat
                       + " (use --device emu)");
         return {std::move(machine), false};
     }
-    if (device == "cuda") throw why;
+    if (device == "cuda") throw Failure(why.code, why.what() + std::string(why.code == kNoDevice ? kWithoutGpu : ""));
     std::fprintf(stderr, "lidx: no CUDA GPU can score this case (%s); using the emulator\n", why.what());
     return open_emulator(stats);
 }

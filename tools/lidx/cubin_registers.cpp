@@ -7,8 +7,10 @@
 #include <cstring>
 #include <string_view>
 
+#include "failure.h"
 #include "host/kernel_table.h"
 #include "host/module.h"
+#include "host/status.h"
 
 namespace lidx::command {
 
@@ -73,7 +75,12 @@ std::string architecture(const Elf64_Ehdr& header) {
 
 std::vector<std::pair<std::string, int>> cubin_registers(const char* source, const std::string& symbol) {
     std::vector<std::pair<std::string, int>> found;
-    const Fatbin fatbin = embedded_fatbin(source);
+    Fatbin fatbin;
+    try {
+        fatbin = embedded_fatbin(source);
+    } catch (const lidx::Failure& failure) {
+        throw tool::Failure(kInternal, failure.text);
+    }
     const std::string_view bytes(static_cast<const char*>(fatbin.bytes), fatbin.size_bytes);
     for (size_t at = bytes.find(ELFMAG); at != std::string_view::npos; at = bytes.find(ELFMAG, at + 1)) {
         Elf64_Ehdr header;

@@ -167,7 +167,9 @@ void draw_pages(const GenOptions& options, const std::vector<int32_t>& keys_of, 
     for (const int32_t length : keys_of) used += (int64_t{length} + options.page - 1) / options.page;
     c.num_pages = used + 1 + used / 16;
     if (c.num_pages > std::numeric_limits<int32_t>::max())
-        bad_input("--batch times --keys: more than 2147483647 pages");
+        bad_input("--batch, --keys: " + std::to_string(c.num_pages) + " pages of --page " +
+                  std::to_string(options.page) + " keys, expected at most " +
+                  std::to_string(std::numeric_limits<int32_t>::max()));
     require_memory(c);
 
     Rng rng(options.seed, kPages);

@@ -35,10 +35,20 @@ std::string registers_text(const Json& registers) {
     return text;
 }
 
+Json other_kernel(const char* source, const char* symbol) {
+    return {{"symbol", symbol}, {"registers", registers_of(source, symbol)}};
+}
+
 Json cache_kernels() {
     Json list = Json::array();
-    for (const CacheKernelRow& row : kCacheKernels)
-        list.push_back({{"symbol", row.symbol}, {"registers", registers_of(row.source, row.symbol)}});
+    for (const CacheKernelRow& row : kCacheKernels) list.push_back(other_kernel(row.source, row.symbol));
+    return list;
+}
+
+Json topk_kernels() {
+    Json list = Json::array();
+    for (const TopkKernelRow& row : kTopkKernels) list.push_back(other_kernel(row.source, row.symbol));
+    list.push_back(other_kernel(kTopkMerge, kTopkMerge));
     return list;
 }
 
@@ -102,23 +112,34 @@ Json emulator() {
 
 std::string any_or(int value) { return value == 0 ? "any" : std::to_string(value); }
 
+std::string depths(int step, int largest) {
+    return (step < largest ? std::to_string(step) + ".." : "") + std::to_string(largest);
+}
+
+void print_others(const Json& kernels) {
+    for (const Json& k : kernels)
+        std::printf("  %-20s %s\n", k["symbol"].get<std::string>().c_str(), registers_text(k["registers"]).c_str());
+}
+
 void print(const Json& all) {
     std::printf("lidx %s\n\nkernels, in order of preference\n", all["version"].get<std::string>().c_str());
-    std::printf("  %-18s %-8s %5s %5s %13s %7s %15s %5s  %s\n", "symbol", "arith.", "heads", "depth", "keys x tokens",
-                "threads", "shared (decode)", "tmem", "registers by architecture");
+    std::printf("  %-20s %-10s %5s %7s %13s %7s %15s %5s  %s\n", "symbol", "arithmetic", "heads", "depth",
+                "keys x tokens", "threads", "shared (least)", "tmem", "registers by architecture");
     for (const Json& k : all["kernels"]) {
         const std::string tile =
             std::to_string(k["tile_keys"].get<int>()) + " x " + std::to_string(k["tile_tokens"].get<int>());
         const std::string shared = std::to_string(k["shared_bytes"].get<int>()) + " ("
                                    + std::to_string(k["shared_bytes_decode"].get<int>()) + ")";
-        std::printf("  %-18s %-8s %5s %5s %13s %7d %15s %5d  %s\n", k["symbol"].get<std::string>().c_str(),
+        std::printf("  %-20s %-10s %5s %7s %13s %7d %15s %5d  %s\n", k["symbol"].get<std::string>().c_str(),
                     k["arithmetic"].get<std::string>().c_str(), any_or(k["heads"].get<int>()).c_str(),
-                    std::to_string(k["depth"].get<int>()).c_str(), tile.c_str(), k["threads"].get<int>(),
-                    shared.c_str(), k["tmem_columns"].get<int>(), registers_text(k["registers"]).c_str());
+                    depths(k["depth_step"].get<int>(), k["depth"].get<int>()).c_str(), tile.c_str(),
+                    k["threads"].get<int>(), shared.c_str(), k["tmem_columns"].get<int>(),
+                    registers_text(k["registers"]).c_str());
     }
+    std::printf("\nkernels that select keys\n");
+    print_others(all["topk_kernels"]);
     std::printf("\nkernels around the cache, %d threads\n", cache::kThreads);
-    for (const Json& k : all["cache_kernels"])
-        std::printf("  %-18s %s\n", k["symbol"].get<std::string>().c_str(), registers_text(k["registers"]).c_str());
+    print_others(all["cache_kernels"]);
     std::printf("\nmachines\n");
     for (const Json& m : all["machines"]) {
         const std::string kind = m["kind"].get<std::string>();
@@ -140,9 +161,11 @@ void print(const Json& all) {
 }  // namespace
 
 int run_info(const InfoOptions& options) {
-    const Json all = {
-        {"version", lidx_version()}, {"kernels", kernels()}, {"cache_kernels", cache_kernels()},
-        {"machines", {machine("cuda", nullptr), emulator()}}};
+    const Json all = {{"version", lidx_version()},
+                      {"kernels", kernels()},
+                      {"topk_kernels", topk_kernels()},
+                      {"cache_kernels", cache_kernels()},
+                      {"machines", {machine("cuda", nullptr), emulator()}}};
     if (options.json)
         std::printf("%s\n", json_text(all).c_str());
     else

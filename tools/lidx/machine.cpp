@@ -102,7 +102,8 @@ std::unique_ptr<Machine> open_machine(const std::string& device) {
         try {
             return std::make_unique<Machine>(nullptr, 0);
         } catch (const Failure& failure) {
-            if (device == "cuda" || failure.code != kNoDevice) throw;
+            if (failure.code != kNoDevice) throw;
+            if (device == "cuda") throw Failure(kNoDevice, failure.what() + std::string(kWithoutGpu));
             std::fprintf(stderr, "lidx: no CUDA GPU (%s); using the emulator\n", failure.what());
         }
     }

@@ -51,6 +51,8 @@ class Machine {
 
 // The machine of --device: auto (the first CUDA device, else, with a line on stderr, the emulator), cuda or emu. Throws
 // Failure(kNoDevice).
+// Said behind the reason why a GPU that was asked for is not there.
+inline constexpr const char* kWithoutGpu = " (--device emu needs no GPU)";
 std::unique_ptr<Machine> open_machine(const std::string& device);
 
 // Device memory. A size of 0 allocates a little all the same, so that pointers are never null.

@@ -152,8 +152,8 @@ template <class Options>
 void add_choice(CLI::App* command, Options& o) {
     command
         ->add_option("--sorted", o.sorted,
-                     "position: ascending; score: best first, equal scores by position; none: whatever is fastest, "
-                     "today position")
+                     "position: ascending; score: best first, equal scores by position; none: in the order that\n"
+                     "costs least, today position")
         ->check(CLI::IsMember({"none", "position", "score"}))
         ->capture_default_str();
     command->add_option("--first", o.forced_first, "Keys at the beginning that are chosen whatever their score")
@@ -162,7 +162,9 @@ void add_choice(CLI::App* command, Options& o) {
     command->add_option("--last", o.forced_last, "Keys at the end that are chosen whatever their score")
         ->transform(whole(0, lidx::topk::kMaxK))
         ->capture_default_str();
-    command->add_option("--scores-out", o.scores_out, "Scores of the chosen to write: f32 [rows, k], -inf after them")
+    command
+        ->add_option("--scores-out", o.scores_out,
+                     "Scores of the chosen to write: f32 [rows, k], -inf in unused entries")
         ->type_name("FILE");
     command->add_option("--counts-out", o.counts_out, "Numbers of chosen keys to write: int32 [rows]")
         ->type_name("FILE");
@@ -174,7 +176,7 @@ void add_topk(CLI::App& app, std::function<int()>& chosen) {
     command->add_option("--scores", o->scores, "f32 [rows, keys], or u16 holding the bits of bf16")
         ->required()
         ->type_name("FILE");
-    command->add_option("--out", o->out, "Indices to write: int32 [rows, k], -1 after those that there are")
+    command->add_option("--out", o->out, "Indices to write: int32 [rows, k], -1 in unused entries")
         ->required()
         ->type_name("FILE");
     command->add_option("--k", o->k, "Keys to choose")->transform(whole(1, lidx::topk::kMaxK))->capture_default_str();
@@ -196,7 +198,7 @@ void add_index(CLI::App& app, std::function<int()>& chosen) {
     auto* command = app.add_subcommand("index", "Score a case and choose each row's k best keys, in one call");
     const auto o = std::make_shared<IndexOptions>();
     command->add_option("--in", o->in, "Directory of the case (lidx gen)")->required()->type_name("DIR");
-    command->add_option("--out", o->out, "Indices to write: int32 [rows, k], -1 after those that there are")
+    command->add_option("--out", o->out, "Indices to write: int32 [rows, k], -1 in unused entries")
         ->required()
         ->type_name("FILE");
     command->add_option("--k", o->k, "Keys to choose")->transform(whole(1, lidx::topk::kMaxK))->capture_default_str();
@@ -245,7 +247,18 @@ void add_index(CLI::App& app, std::function<int()>& chosen) {
 void add_info(CLI::App& app, std::function<int()>& chosen) {
     auto* command = app.add_subcommand("info", "List the kernels inside, drivers and devices");
     const auto o = std::make_shared<InfoOptions>();
-    command->add_flag("--json", o->json, "As JSON");
+    command->add_flag("--json", o->json, "As JSON, with all fields");
+    command->footer(
+        "Kernels that score come in order of preference: the first that serves a shape on the device is taken\n"
+        "(docs/abi.md). heads and depth: what it serves; 64..128: multiples of 64 up to 128. keys x tokens: a tile.\n"
+        "threads, shared: of a CTA, shared memory in bytes, in brackets that of the smallest launch. tmem: columns\n"
+        "of Tensor Memory. registers: per thread, as they stand in the cubins.\n"
+        "cuda means the library that $LIDX_DRIVER names, else libcuda.so.1.\n"
+        "\n"
+        "Examples\n"
+        "  lidx info\n"
+        "  lidx info --json\n"
+        "  PTXEMU_CC=90 lidx info                               the emulator as a Hopper device");
     command->callback([o, &chosen] { chosen = [o] { return run_info(*o); }; });
 }
 
@@ -343,7 +356,7 @@ int run(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        return app.exit(error) == 0 ? kDone : kBadInput;
+        return report_arguments(app, error) ? kBadInput : kDone;
     }
     return chosen();
 }

@@ -48,20 +48,27 @@ ref::Arithmetic find_arithmetic(const VerifyOptions& options) {
 }
 
 void require_lattice(const Case& c) {
+    bool of_row = true;
+    int64_t row = 0, key = 0;
+    int32_t request = 0;
     try {
-        for (int64_t row = 0; row < c.rows; ++row) {
+        for (; row < c.rows; ++row) {
             for (int h = 0; h < c.heads; ++h)
                 ref::assert_lattice_codes(c.q.data() + (row * c.heads + h) * kDepth, kDepth);
             ref::assert_lattice_weights(c.q_scale.data() + row * c.heads, c.heads);
         }
-        for (int32_t request = 0; request < c.batch; ++request)
-            for (int64_t key = 0; key < c.length(request); ++key) {
+        of_row = false;
+        for (; request < c.batch; ++request)
+            for (key = 0; key < c.length(request); ++key) {
                 const int64_t page = c.page_of(request, key), slot = key % c.page_slots;
                 ref::assert_lattice_codes(c.codes(page, slot), kDepth);
                 ref::assert_lattice_k_scale(c.scale(page, slot));
             }
     } catch (const std::logic_error& error) {
-        bad_input(std::string("--exact needs a case on the exact lattice (lidx gen --lattice): ") + error.what());
+        bad_input("--exact needs a case on the exact lattice (lidx gen --lattice); " +
+                  (of_row ? "q, row " + std::to_string(row)
+                          : "k, request " + std::to_string(request) + ", key " + std::to_string(key)) +
+                  ": " + error.what());
     }
 }
 

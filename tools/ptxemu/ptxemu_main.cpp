@@ -143,6 +143,11 @@ void add_info(CLI::App& app, std::function<int()>& chosen) {
     command->add_option("FILE", o->file, "PTX text, or a fat binary with uncompressed PTX")->required();
     command->add_option("--cc", o->compute_capability, "Compute capability that chooses among a fat binary's texts")
         ->check(CLI::IsMember({80, 90, 100, 103}));
+    command->footer(
+        "Parameters are listed with their offset, size and type: what args.json of ptxemu run has an entry for each.\n"
+        "\n"
+        "Example\n"
+        "  ptxemu info saxpy.ptx");
     command->callback([o, &chosen] { chosen = [o] { return list_kernels(*o); }; });
 }
 
@@ -157,7 +162,7 @@ int run_main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        return app.exit(error) == 0 ? kRunClean : kRunBadInput;
+        return tool::report_arguments(app, error) ? kRunBadInput : kRunClean;
     }
     return chosen();
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -287,10 +288,13 @@ int run_kernel(const RunOptions& options) {
         json["findings"] = found;
         write_text(options.json, tool::json_text(json) + "\n");
     }
-    std::printf("%s grid %s block %s: %s, %zu finding%s, %llu seed%s, %llu warp instructions in %.3f s "
+    const auto errors =
+        std::count_if(found.begin(), found.end(), [](const auto& f) { return f["severity"] == "error"; });
+    const auto warnings = static_cast<std::ptrdiff_t>(found.size()) - errors;
+    std::printf("%s grid %s block %s: %s, %td error%s, %td warning%s, %llu seed%s, %llu warp instructions in %.3f s "
                 "(%.1f million/s)\n",
                 kernel.name.c_str(), dims_text(options.grid).c_str(), dims_text(options.block).c_str(),
-                status_text(result.status), found.size(), found.size() == 1 ? "" : "s",
+                status_text(result.status), errors, errors == 1 ? "" : "s", warnings, warnings == 1 ? "" : "s",
                 static_cast<unsigned long long>(seeds_run), seeds_run == 1 ? "" : "s",
                 static_cast<unsigned long long>(stats.warp_instructions), stats.seconds, rate * 1e-6);
     return code;
