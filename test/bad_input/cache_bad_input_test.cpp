@@ -88,7 +88,7 @@ const Row kStores[] = {
     {"depth 96", [](Call& c) { c.pool.depth = 96; }, LIDX_ERR_UNSUPPORTED,
      "depth = 96: the cache kernels serve depth 64 and 128"},
     {"no keys", [](Call& c) { c.store.keys = nullptr; }, LIDX_ERR_NULL, "keys is null"},
-    {"keys at 1", [](Call& c) { c.store.keys = address<void>(0x10001); }, LIDX_ERR_ALIGNMENT, "keys = address 65537"},
+    {"keys at 1", [](Call& c) { c.store.keys = address<void>(0x10001); }, LIDX_ERR_ALIGNMENT, "keys = address 0x10001"},
     {"no slots", [](Call& c) { c.store.slot_mapping = nullptr; }, LIDX_ERR_NULL, "slot_mapping is null"},
     {"slots at 4", [](Call& c) { c.store.slot_mapping = address<int64_t>(0x20004); }, LIDX_ERR_ALIGNMENT,
      "slot_mapping = address 0x20004: must be a multiple of 8"},
@@ -122,7 +122,7 @@ const Row kGathers[] = {
     {"no table", [](Call& c) { c.gather.block_table = nullptr; }, LIDX_ERR_NULL, "block_table is null"},
     {"no boundaries", [](Call& c) { c.gather.cu_seqlens_k = nullptr; }, LIDX_ERR_NULL, "cu_seqlens_k is null"},
     {"begin at 2", [](Call& c) { c.gather.key_begin = address<int32_t>(2); }, LIDX_ERR_ALIGNMENT,
-     "key_begin = address 2"},
+     "key_begin = address 0x2"},
     {"lens at 1", [](Call& c) { c.gather.context_lens = address<int32_t>(1); }, LIDX_ERR_ALIGNMENT,
      "context_lens = addr"},
     {"no output", [](Call& c) { c.gather.k_out = nullptr; }, LIDX_ERR_NULL, "k_out is null"},
@@ -157,7 +157,7 @@ const Row kQueries[] = {
      "weight_stride = 63: must be at least 64"},
     {"out stride", [](Call& c) { c.query.weight_out_stride = -64; }, LIDX_ERR_VALUE, "weight_out_stride = -64"},
     {"no q", [](Call& c) { c.query.q = nullptr; }, LIDX_ERR_NULL, "q is null"},
-    {"q at 1", [](Call& c) { c.query.q = address<void>(0x10001); }, LIDX_ERR_ALIGNMENT, "q = address 65537"},
+    {"q at 1", [](Call& c) { c.query.q = address<void>(0x10001); }, LIDX_ERR_ALIGNMENT, "q = address 0x10001"},
     {"weights at 2", [](Call& c) { c.query.weights = address<void>(0x20002); }, LIDX_ERR_ALIGNMENT,
      "weights = address"},
     {"no codes", [](Call& c) { c.query.q_out = nullptr; }, LIDX_ERR_NULL, "q_out is null"},
@@ -364,7 +364,7 @@ TEST_CASE("lidx_cache: bad calls, and a failing driver changes nothing") {
     tables.block_table = table, tables.context_lens = nullptr;
     f.refused(lidx_cache_fill_tables(cache, &tables, nullptr), LIDX_ERR_NULL, "context_lens is null");
     tables.context_lens = lens, tables.block_table_device = address<int32_t>(2);
-    f.refused(lidx_cache_fill_tables(cache, &tables, nullptr), LIDX_ERR_ALIGNMENT, "block_table_device = address 2");
+    f.refused(lidx_cache_fill_tables(cache, &tables, nullptr), LIDX_ERR_ALIGNMENT, "block_table_device = address 0x2");
     CHECK((table[0] == 9 && table[3] == 9 && lens[0] == 9));
     tables.block_table_device = nullptr;
     CHECK(lidx_cache_fill_tables(cache, &tables, nullptr) == LIDX_OK);

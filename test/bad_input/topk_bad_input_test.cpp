@@ -134,10 +134,10 @@ TEST_CASE("topk: what is wrong is named") {
         {[](Call& c) { c.args.block_table = c.args.scores; }, LIDX_ERR_VALUE, "block_table is not null"},
         {[](Call& c) { c.desc.index_kind = LIDX_INDEX_OFFSET; }, LIDX_ERR_NULL, "offsets is null"},
         {[](Call& c) { c.args.scores = nullptr; }, LIDX_ERR_NULL, "scores is null"},
-        {[](Call& c) { c.args.scores = address<void>(0x10002); }, LIDX_ERR_ALIGNMENT, "scores = address 65538"},
+        {[](Call& c) { c.args.scores = address<void>(0x10002); }, LIDX_ERR_ALIGNMENT, "scores = address 0x10002"},
         {[](Call& c) { c.args.indices = nullptr; }, LIDX_ERR_NULL, "indices is null"},
-        {[](Call& c) { c.args.top_scores = address<float>(2); }, LIDX_ERR_ALIGNMENT, "top_scores = address 2"},
-        {[](Call& c) { c.args.counts = address<int32_t>(2); }, LIDX_ERR_ALIGNMENT, "counts = address 2"},
+        {[](Call& c) { c.args.top_scores = address<float>(2); }, LIDX_ERR_ALIGNMENT, "top_scores = address 0x2"},
+        {[](Call& c) { c.args.counts = address<int32_t>(2); }, LIDX_ERR_ALIGNMENT, "counts = address 0x2"},
         {[](Call& c) { c.args.context_lens = nullptr; }, LIDX_ERR_NULL, "context_lens is null"},
         {[](Call& c) { c.args.row_begin = c.args.scores; }, LIDX_ERR_VALUE, "row_begin is not null"},
         {[](Call& c) { c.args.workspace = nullptr; }, LIDX_ERR_WORKSPACE, "workspace is null: the top-k needs "},
@@ -209,8 +209,8 @@ TEST_CASE("topk merge: what is wrong is named") {
         {[](Merge& c) { c.args.scores = nullptr; }, LIDX_ERR_NULL, "scores is null"},
         {[](Merge& c) { c.args.positions = address<int32_t>(0x20001); }, LIDX_ERR_ALIGNMENT, "positions = address"},
         {[](Merge& c) { c.args.indices = nullptr; }, LIDX_ERR_NULL, "indices is null"},
-        {[](Merge& c) { c.args.top_scores = address<float>(2); }, LIDX_ERR_ALIGNMENT, "top_scores = address 2"},
-        {[](Merge& c) { c.args.counts = address<int32_t>(2); }, LIDX_ERR_ALIGNMENT, "counts = address 2"},
+        {[](Merge& c) { c.args.top_scores = address<float>(2); }, LIDX_ERR_ALIGNMENT, "top_scores = address 0x2"},
+        {[](Merge& c) { c.args.counts = address<int32_t>(2); }, LIDX_ERR_ALIGNMENT, "counts = address 0x2"},
     };
     for (const auto& row : rows) {
         Fixture f;

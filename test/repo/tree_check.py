@@ -34,7 +34,8 @@ def tree():
         folders[:] = sorted(f for f in folders if (not f.startswith(".") or f == ".ci") and f != "__pycache__"
                             and not os.path.isdir(os.path.join(folder, f, "meson-private"))
                             and not (folder == ROOT and f.startswith("build")))
-        found += [os.path.relpath(os.path.join(folder, name), ROOT) for name in names if not name.endswith(".pyc")]
+        found += [os.path.relpath(os.path.join(folder, name), ROOT) for name in names
+                  if not name.endswith(".pyc") and name != ".git"]   # a file in a worktree
     return sorted(found)
 
 

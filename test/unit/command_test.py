@@ -199,8 +199,8 @@ class Gen(Command):
         self.refused(2, "--out", "gen")
         self.refused(2, "there is no subcommand 'paint'; the subcommands are gen, score", "paint")
         self.refused(2, "a subcommand is required; the subcommands are gen, score")
-        self.refused(2, "9126666241 pages of --page 64 keys, expected at most 2147483647", "gen", "--out", self.path("a"),
-                     "--batch", 65536, "--keys", 8388480)
+        self.refused(2, "9126666241 pages of --page 64 keys, expected at most 2147483647", "gen",
+                     "--out", self.path("a"), "--batch", 65536, "--keys", 8388480)
 
 
 class EndToEnd(Command):

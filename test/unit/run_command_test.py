@@ -297,7 +297,7 @@ class Outcomes(Command):
         (said,) = re.findall(r"^    (saxpy grid .*) in \.\.\.$", text, re.M)
         output = self.run_ptx(ptx, "--check", "--seeds", 50, args=json.loads(args), block=256, grid=4)
         self.assertIn(said, output)
-        self.assertEqual(list(read_npy(self.path("y.npy"), "f")), [2.5 * i + 1 for i in range(1024)])
+        self.assertEqual(read_npy(self.path("y.npy")), ([1024], "<f4", [2.5 * i + 1 for i in range(1024)]))
 
     def test_usage(self):
         self.assertIn("X,Y,Z", self.run_ptx(HANG, grid="1,0", code=2))
