@@ -871,7 +871,34 @@ bool in_use(const AsyncOp& op, const Cta& issuer, uint32_t rank) {
     }
 }
 
+// Bulk and tensor stores that still read this CTA's shared memory: the manual wants wait_group.read before the memory
+// goes, but known-good kernels (CUTLASS's epilogues without a source) exit, and the hardware keeps it for the copies.
+void Worker::finish_stores(Cta& cta) {
+    const auto reads = [](const AsyncOp& op) {
+        return op.kind == AsyncKind::kTensorStore || op.kind == AsyncKind::kTensorReduce ||
+               op.kind == AsyncKind::kBulkStore || op.kind == AsyncKind::kBulkReduce;
+    };
+    for (size_t i = 0; i < cta.unordered.size();) {
+        if (!reads(cta.unordered[i])) {
+            ++i;
+            continue;
+        }
+        AsyncOp op = std::move(cta.unordered[i]);
+        cta.unordered.erase(cta.unordered.begin() + static_cast<long>(i));
+        if (cta.cluster->checker) {
+            set_up_exec(cta, cta.warps[op.warp]);
+            exec.pc = op.pc;
+            warn(exec, "exit-in-flight", "the CTA exits while this store reads its shared memory: "
+                                         "cp.async.bulk.wait_group.read is missing");
+        }
+        cta.finishing = true;
+        run_completion(cta, op);
+        cta.finishing = false;
+    }
+}
+
 void Worker::finish_cta(Cta& cta) {
+    finish_stores(cta);
     for (auto& issuer : current->ctas) {
         const AsyncOp* pending = nullptr;
         for (size_t i = issuer->tensor_head; i < issuer->tensor_queue.size(); ++i)

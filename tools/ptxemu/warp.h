@@ -202,7 +202,8 @@ struct Cta {
     std::shared_ptr<Definedness> definedness;   // DeviceConfig::check only
 
     bool async_pending() const { return !unordered.empty() || tensor_head < tensor_queue.size(); }
-    bool exited() const { return live_warps == 0; }
+    bool finishing = false;   // its stores read shared memory once more, see Worker::finish_stores
+    bool exited() const { return live_warps == 0 && !finishing; }
 };
 
 // What is scheduled as one: the CTAs of a cluster, or a CTA alone.
