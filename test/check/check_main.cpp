@@ -364,6 +364,7 @@ bool run_seeds(const Options& o, const std::vector<std::string>& names, std::vec
     for (int seed = 0; seed <= o.seeds; ++seed) {
         ChildSetup setup = child_setup(o);
         setup.environment.emplace_back("PTXEMU_SEED", std::to_string(seed));
+        setup.environment.emplace_back("PTXEMU_ANY_LEADER", "1");
         const auto keep = [&](const Result& r) { runs[r.name].push_back(r); };
         if (!run_on_devices(o, setup, names, keep, error)) return false;
     }

@@ -319,6 +319,7 @@ void run_on_emulator(const Case& c, const ptxemu::Module& module, const std::map
         }
         ptxemu::DeviceConfig config;
         config.seed = seed;
+        config.any_leader = seed > 2;
         config.check = check;
         ptxemu::Stats stats;
         const ptxemu::RunResult result = ptxemu::run(*program, launch, config, memory, stats);

@@ -44,6 +44,7 @@ Config read_config() {
     const unsigned cores = std::max(1u, std::min(256u, std::thread::hardware_concurrency()));
     device.threads = static_cast<int>(number("PTXEMU_THREADS", cores, 1, 1024));
     device.check = number("PTXEMU_CHECK", 0, 0, 1) != 0;
+    device.any_leader = number("PTXEMU_ANY_LEADER", 0, 0, 1) != 0;
     device.detail = number("PTXEMU_DETAIL", 0, 0, 1) != 0;
     device.progress = number("PTXEMU_PROGRESS", 0, 0, 1) != 0;
     device.max_instructions = number("PTXEMU_MAX_INSTRUCTIONS", device.max_instructions, 1, ~uint64_t{0});

@@ -21,6 +21,7 @@ struct DeviceConfig {
     int compute_capability = 100;          // PTXEMU_CC: 80, 90, 100, 103
     int multiprocessors = 148;             // PTXEMU_SMS
     uint64_t seed = 0;                     // PTXEMU_SEED; 0: the plain in-order schedule, else adversarial
+    bool any_leader = false;               // PTXEMU_ANY_LEADER: seeds but 0 have elect.sync choose other lanes
     int threads = 1;                       // PTXEMU_THREADS: host threads that run CTAs
     bool check = false;                    // PTXEMU_CHECK: report what the hardware lets pass
     bool detail = false;                   // count by warp, bytes and bank conflicts, too

@@ -178,13 +178,13 @@ void encode_redux(Decoder&, const Match& m, const Instruction&, Insn& out) {
     if (m.has("abs")) out.flags |= kAlternate2;
 }
 
-// elect.sync d|p, membermask (9.7.13.14): the same lane every time for a membermask. Which one is the machine's choice:
-// the lowest with seed 0, another with other seeds.
+// elect.sync d|p, membermask (9.7.13.14): the same lane every time for a membermask. The manual leaves open
+// which one; silicon takes the lowest, and CUTLASS asserts so.
 bool exec_elect(Exec& x, const Insn& in, uint32_t mask) {
     const u32 members = members_of(x, in, 2, mask);
     if (!gather_members(x, &mask, members)) return false;
     u32 left = mask;
-    u64 h = x.device->seed == 0 ? 0 : (x.device->seed * 0x9E3779B97F4A7C15ull ^ members) * 0xD6E8FEB86659FD93ull >> 40;
+    u64 h = x.device->seed == 0 || !x.device->any_leader ? 0 : (x.device->seed * 0x9E3779B97F4A7C15ull ^ members) * 0xD6E8FEB86659FD93ull >> 40;
     for (u64 skip = h % static_cast<u64>(std::popcount(mask)); skip != 0; --skip) left &= left - 1;
     const u32 leader = static_cast<u32>(std::countr_zero(left));
     u32* d = x.at<u32>(in.slot[0]);

@@ -115,6 +115,8 @@ void add_run(CLI::App& app, std::function<int()>& chosen, const std::string& rep
     command->add_option("--seed", o->seed, "The first schedule; 0: in order")
         ->transform(whole(uint64_t{0}, std::numeric_limits<uint64_t>::max() - (uint64_t{1} << 32)))
         ->capture_default_str();
+    command->add_flag("--any-leader", o->any_leader, 
+                      "Seeds other than 0 have elect.sync choose other lanes than the lowest");
     command->add_option("--cc", o->compute_capability, "Compute capability of the device; default: the PTX target's")
         ->check(CLI::IsMember({80, 90, 100, 103}));
     command->add_option("--sms", o->multiprocessors, "Its multiprocessors")

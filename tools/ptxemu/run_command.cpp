@@ -190,6 +190,7 @@ int run_kernel(const RunOptions& options) {
     device.multiprocessors = options.multiprocessors;
     device.threads = options.threads;
     device.check = options.check;
+    device.any_leader = options.any_leader;
     device.progress = true;
     device.max_instructions = options.max_instructions;
     device.detail = !options.stats.empty();

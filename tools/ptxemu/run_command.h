@@ -25,7 +25,7 @@ struct RunOptions {
     bool has_cluster = false;
     uint32_t dynamic_shared_bytes = 0;
     std::filesystem::path args;
-    bool check = false;
+    bool check = false, any_leader = false;
     uint64_t seed = 0, seeds = 1;   // seeds seed .. seed + seeds - 1
     int compute_capability = 0;     // 0: that of the PTX
     int multiprocessors = 148;
