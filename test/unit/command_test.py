@@ -312,6 +312,14 @@ class EndToEnd(Command):
             json.dump(description, file)
         self.verify(case, self.score(case), "--exact")
 
+    def test_a_case_of_what_docs_command_asks_for(self):
+        case = self.gen("a", "--tokens", 3, "--keys", 90, "--heads", 32, "--lattice", "--layout", "contiguous")
+        with open(os.path.join(case, "case.json"), "w", encoding="utf-8") as file:
+            json.dump({"format": "lidx case", "version": 1, "layout": "contiguous", "lattice": False}, file)
+        self.assertEqual(sorted(os.listdir(case)), ["case.json", "context_lens.npy", "cu_seqlens_q.npy", "k.npy",
+                                                    "k_scale.npy", "q.npy", "q_scale.npy"])
+        self.verify(case, self.score(case), "--exact")
+
     def test_negative_and_oversized_lengths(self):
         case = self.gen("a", "--batch", 3, "--tokens", 1, "--keys", 100, "--heads", 32, "--page", 64)
         # A table of exactly two pages per request: the third length is clamped to 128, and slots 100 .. 127 are NaN.
