@@ -90,7 +90,8 @@ void add_gen(CLI::App& app, std::function<int()>& chosen) {
     command->footer(
         "Values are Hadamard-rotated, heavy-tailed activations, quantised as DeepSeek-V3.2 does it, with\n"
         "weights of both signs. Pages are shuffled over the pool. Block-table entries past a length hold\n"
-        "ids that must not be read, and slots past a length hold NaN.\n"
+        "ids that must not be read, and slots past a length hold NaN. docs/command.md has the files of a case, and\n"
+        "how data of your own become one.\n"
         "\n"
         "Example\n"
         "  lidx gen --out case --batch 8 --tokens 4 --keys 4096 --ragged --layout split-pool --seed 7\n"
@@ -268,7 +269,12 @@ void add_heatmap(CLI::App& app, std::function<int()>& chosen) {
     command->add_option("--in", o->in, "Directory of the case")->required()->type_name("DIR");
     command->add_option("--scores", o->scores, "Scores of that case (lidx score)")->required()->type_name("FILE");
     command->add_option("--out", o->out, "PNG to write")->required()->type_name("FILE");
-    command->footer("Example\n  lidx heatmap --in case --scores scores.npy --out scores.png");
+    command->footer(
+        "Grey: keys that a row does not see; magenta: NaN. Colours end at the 1st and the 99th percentile. With more\n"
+        "than 1024 keys or 768 rows a pixel is the largest score of its block. Lines part the requests.\n"
+        "\n"
+        "Example\n"
+        "  lidx heatmap --in case --scores scores.npy --out scores.png");
     command->callback([o, &chosen] { chosen = [o] { return run_heatmap(*o); }; });
 }
 

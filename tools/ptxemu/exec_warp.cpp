@@ -184,7 +184,9 @@ bool exec_elect(Exec& x, const Insn& in, uint32_t mask) {
     const u32 members = members_of(x, in, 2, mask);
     if (!gather_members(x, &mask, members)) return false;
     u32 left = mask;
-    u64 h = x.device->seed == 0 || !x.device->any_leader ? 0 : (x.device->seed * 0x9E3779B97F4A7C15ull ^ members) * 0xD6E8FEB86659FD93ull >> 40;
+    u64 h = 0;
+    if (x.device->seed != 0 && x.device->any_leader)
+        h = (x.device->seed * 0x9E3779B97F4A7C15ull ^ members) * 0xD6E8FEB86659FD93ull >> 40;
     for (u64 skip = h % static_cast<u64>(std::popcount(mask)); skip != 0; --skip) left &= left - 1;
     const u32 leader = static_cast<u32>(std::countr_zero(left));
     u32* d = x.at<u32>(in.slot[0]);
