@@ -2,6 +2,8 @@
 // run(): checks the launch, hands clusters to host threads, folds their counters.
 #include "engine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -121,8 +123,9 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
     total.launches = 1;
     TraceLog::LaunchTrace launch_trace;
     if (device.trace != nullptr) launch_trace = device.trace->begin(launch.grid);
-    auto last_report = started;
+    auto last_report = started - std::chrono::seconds(5);
     bool reported = false;
+    const bool terminal = device.progress && ::isatty(2) != 0;
 
     auto work = [&] {
         auto worker = std::make_unique<Worker>();
@@ -146,11 +149,12 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
             const auto now = Clock::now();
             if (now - started < std::chrono::seconds(2)) return;
             std::lock_guard lock(mutex);
-            if (now - last_report < std::chrono::seconds(1) && n != ctas) return;
+            if (now - last_report < std::chrono::seconds(terminal ? 1 : 5) && (n != ctas || !terminal)) return;
             last_report = now;
             reported = true;
-            std::fprintf(stderr, "\rptxemu: %s: %llu of %llu CTAs", program.name.c_str(),
-                         static_cast<unsigned long long>(n), static_cast<unsigned long long>(ctas));
+            std::fprintf(stderr, "%sptxemu: %s: %llu of %llu CTAs%s", terminal ? "\r" : "", program.name.c_str(),
+                         static_cast<unsigned long long>(n), static_cast<unsigned long long>(ctas),
+                         terminal ? "" : "\n");
             std::fflush(stderr);
         };
         try {
@@ -196,7 +200,7 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
     }
     work();
     for (auto& t : others) t.join();
-    if (reported) std::fputc('\n', stderr);
+    if (reported && terminal) std::fputc('\n', stderr);
     result.findings = findings.take();
     if (last) result.findings.push_back(std::move(*last));
     for (const Finding& f : result.findings) ++(f.severity == Severity::kError ? total.errors : total.warnings);
