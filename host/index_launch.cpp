@@ -22,7 +22,7 @@ int64_t round_up(int64_t value, int64_t step) { return ceil_div(value, step) * s
 lidx_topk_desc topk_desc(const lidx_index_desc& desc, const lidx_score_desc& score) {
     lidx_topk_desc topk = {};
     topk.struct_size = sizeof(topk);
-    topk.flags = score.flags & ~uint32_t{LIDX_FLAG_CHECK};
+    topk.flags = score.flags & ~uint32_t{LIDX_FLAG_CHECK | LIDX_FLAG_FAST};   // of the score alone
     topk.row_map = score.row_map;
     topk.batch = score.batch;
     topk.max_rows = score.max_rows;

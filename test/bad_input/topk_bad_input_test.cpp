@@ -330,6 +330,13 @@ TEST_CASE("index: compute capability 9.0 has kernels of their own for plain work
         {[](Index& c) { c.desc.score.max_tokens = 8; }, "sm90_score_h64_plain"},
         {[](Index& c) { c.desc.score.flags = LIDX_FLAG_CAUSAL; }, "sm90_score_h64"},
         {[](Index& c) { c.desc.score.score_type = LIDX_BF16; }, "sm90_score_h64"},
+        {[](Index& c) { c.desc.score.flags = LIDX_FLAG_FAST; }, "sm90_decode_h64"},
+        {[](Index& c) {
+             c.desc.score.flags = LIDX_FLAG_FAST | LIDX_FLAG_CAUSAL;
+             c.desc.score.batch = 1, c.desc.score.max_rows = c.desc.score.max_tokens = 12;
+             c.args.workspace_bytes = 12 * 4096;
+         },
+         "sm90_fast_h64"},
     };
     for (const auto& row : rows) {
         Fixture f(90);
