@@ -248,6 +248,16 @@ TEST_CASE("graphs: built by hand, changed and updated", "[graph]") {
     copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
     copy.srcDevice = m.x, copy.dstDevice = y;
     copy.WidthInBytes = 128, copy.Height = copy.Depth = 1;
+    // Rows whose size as a number of 64 bits is none, and slices that reach as far.
+    CUDA_MEMCPY3D endless = copy;
+    endless.srcPitch = endless.dstPitch = 128;
+    endless.srcHeight = endless.dstHeight = 1;
+    endless.Height = size_t{1} << 57;
+    CHECK(cuGraphAddMemcpyNode(&third, graph, &second, 1, &endless, m.context) == CUDA_ERROR_INVALID_VALUE);
+    endless.Height = 1;
+    endless.srcHeight = endless.dstHeight = size_t{1} << 57;
+    endless.Depth = size_t{1} << 40;
+    CHECK(cuGraphAddMemcpyNode(&third, graph, &second, 1, &endless, m.context) == CUDA_ERROR_INVALID_VALUE);
     REQUIRE(cuGraphAddMemcpyNode(&third, graph, &second, 1, &copy, m.context) == CUDA_SUCCESS);
     CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
     REQUIRE(cuGraphNodeGetType(third, &type) == CUDA_SUCCESS);

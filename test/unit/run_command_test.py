@@ -308,6 +308,23 @@ class Outcomes(Command):
         self.assertIn("1025", self.run_ptx(HANG, block=1025, code=2))
         self.assertIn(".target sm_90a does not run on compute capability 100", self.run_ptx(HANG, "--cc", 100, code=2))
 
+    def test_outputs_over_each_other_or_an_input(self):
+        nothing = HEADER + ".visible .entry nothing(.param .u64 x) { ret; }\n"
+        kernel, arguments, json_file = (self.path(name) for name in ("kernel.ptx", "args.json", "r.json"))
+        write_npy(self.path("x.npy"), [4], "<f4", range(4))
+        for out, words, message in (
+                ("kernel.ptx", (), f"out of buffer x: {kernel} is an input"),
+                ("args.json", (), f"out of buffer x: {arguments} is an input"),
+                ("x.npy", (), f"out of buffer x: {self.path('x.npy')} is an input"),
+                ("r.json", ("--json", json_file), f"out of buffer x: {json_file} is also written for --json"),
+                ("o.npy", ("--json", json_file, "--stats", json_file), "--stats: "),
+                ("o.npy", ("--trace", kernel), f"--trace: {kernel} is an input"),
+                ("", (), 'entry 0: out: "", expected a file name')):
+            entries = [{"buffer": "x.npy", "name": "x", "out": out}]
+            self.assertIn(message, self.run_ptx(nothing, *words, args=entries, code=2))
+            self.assertEqual(read_npy(self.path("x.npy"))[2], [0, 1, 2, 3])
+            self.assertFalse(os.path.exists(json_file))
+
     def test_deadlock(self):
         text = self.run_ptx(HANG, "--json", self.path("r.json"), block=1, code=4)
         self.assertIn("pending arrivals 1 of 1", text)

@@ -104,4 +104,24 @@ void OutputFile::fail(const char* what, int error) {
     bad_input(path_.string() + ": " + what + ": " + std::strerror(error));
 }
 
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+    std::error_code error;
+    if (std::filesystem::exists(a, error) && !std::filesystem::is_regular_file(a, error)) return false;
+    if (std::filesystem::equivalent(a, b, error)) return true;
+    return std::filesystem::weakly_canonical(a, error) == std::filesystem::weakly_canonical(b, error);
+}
+
+void require_apart(const std::vector<Output>& outputs, const std::vector<std::filesystem::path>& inputs) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+        const std::string& option = outputs[i].option;
+        const std::filesystem::path& path = outputs[i].path;
+        if (path.empty()) bad_input(option + ": the path is empty");
+        for (const auto& input : inputs)
+            if (same_file(path, input)) bad_input(option + ": " + path.string() + " is an input");
+        for (size_t other = 0; other < i; ++other)
+            if (same_file(path, outputs[other].path))
+                bad_input(option + ": " + path.string() + " is also written for " + outputs[other].option);
+    }
+}
+
 }  // namespace tool

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 struct stat;
 
@@ -35,5 +36,16 @@ class OutputFile {
     int fd_ = -1;
     bool unnamed_ = false;
 };
+
+// True of two names of one file, also of one that is not there yet. Devices such as /dev/null are nobody's file.
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
+
+struct Output {
+    std::string option;   // named in the message
+    std::filesystem::path path;
+};
+// Throws Failure(kBadInputCode) if a path is empty, or names an input or another output: writing it would destroy what
+// was just read or written.
+void require_apart(const std::vector<Output>& outputs, const std::vector<std::filesystem::path>& inputs);
 
 }  // namespace tool

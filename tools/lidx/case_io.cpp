@@ -117,31 +117,15 @@ constexpr const char* kCaseFiles[] = {"case.json",       "q.npy",         "q_sca
                                       "k_cache.npy",     "k_pages.npy",   "k_scales.npy",  "block_table.npy",
                                       "k.npy",           "k_scale.npy"};
 
-// Devices such as /dev/null are nobody's file.
-bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
-    std::error_code error;
-    if (std::filesystem::exists(a, error) && !std::filesystem::is_regular_file(a, error)) return false;
-    if (std::filesystem::equivalent(a, b, error)) return true;
-    return std::filesystem::weakly_canonical(a, error) == std::filesystem::weakly_canonical(b, error);
-}
-
 }  // namespace
 
 void require_apart(const std::vector<Output>& outputs, const std::filesystem::path& case_dir,
                    const std::vector<std::filesystem::path>& inputs) {
-    for (size_t i = 0; i < outputs.size(); ++i) {
-        const std::string option = outputs[i].option;
-        const std::filesystem::path& path = outputs[i].path;
-        if (path.empty()) bad_input(option + ": the path is empty");
+    for (const Output& output : outputs)
         for (const char* name : kCaseFiles)
-            if (!case_dir.empty() && same_file(path, case_dir / name))
-                bad_input(option + ": " + path.string() + " is a file of the case");
-        for (const auto& input : inputs)
-            if (same_file(path, input)) bad_input(option + ": " + path.string() + " is an input");
-        for (size_t other = 0; other < i; ++other)
-            if (same_file(path, outputs[other].path))
-                bad_input(option + ": " + path.string() + " is also written for " + outputs[other].option);
-    }
+            if (!output.path.empty() && !case_dir.empty() && tool::same_file(output.path, case_dir / name))
+                bad_input(output.option + ": " + output.path.string() + " is a file of the case");
+    tool::require_apart(outputs, inputs);
 }
 
 namespace {

@@ -23,6 +23,7 @@
 
 #include "failure.h"
 #include "json_file.h"
+#include "output_file.h"
 #include "test/ref/sight.h"
 
 namespace lidx::command {
@@ -98,10 +99,7 @@ Case read_case(const std::filesystem::path& dir);
 // `origin` is added to case.json: how the case was made.
 void write_case(const std::filesystem::path& dir, const Case& c, const nlohmann::ordered_json& origin);
 
-struct Output {
-    const char* option;   // named in the message
-    std::filesystem::path path;
-};
+using tool::Output;
 // Throws Failure(kBadInput) if a path is empty, names a file of the case (case_dir empty: there is none), another input
 // or another output: writing it would destroy what was just read or written.
 void require_apart(const std::vector<Output>& outputs, const std::filesystem::path& case_dir,

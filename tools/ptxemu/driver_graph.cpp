@@ -129,7 +129,9 @@ CopyCall copy_of(State& s, const CUDA_MEMCPY3D* p) {
         if (base == 0) fail(CUDA_ERROR_INVALID_VALUE, "an address is null");
         *row = pitch != 0 ? pitch : x + c.width;
         *slice = *row * (rows != 0 ? rows : c.height);
-        if (*row < c.width || *row > kDeviceMemoryBytes || *slice > kDeviceMemoryBytes ||
+        const size_t in_slice = std::max(rows, c.height);   // nothing below overflows
+        if (*row < c.width || *row > kDeviceMemoryBytes ||
+            in_slice > kDeviceMemoryBytes / std::max<size_t>(*row, 1) ||
             c.depth > kDeviceMemoryBytes / std::max<size_t>(*slice, 1)) {
             fail(CUDA_ERROR_INVALID_VALUE, "pitch " + std::to_string(*row) + " does not fit the copy");
         }

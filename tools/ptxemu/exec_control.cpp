@@ -34,7 +34,12 @@ bool branch_to(Exec& x, uint32_t mask, uint32_t target) {
     return false;
 }
 
-bool exec_bra(Exec& x, const Insn& in, uint32_t mask) { return branch_to(x, mask, in.aux); }
+// A branch to itself: nothing can change its predicate any more.
+bool exec_bra(Exec& x, const Insn& in, uint32_t mask) {
+    if (in.aux == x.pc && mask != 0)
+        fault(RunStatus::kDeadlock, std::countr_zero(mask), "deadlock: the branch goes to itself for ever");
+    return branch_to(x, mask, in.aux);
+}
 
 // brx.idx index, tlist: an index outside the table is undefined behaviour; here an error.
 bool exec_brx(Exec& x, const Insn& in, uint32_t mask) {

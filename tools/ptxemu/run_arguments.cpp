@@ -9,7 +9,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "half.h"
 #include "json_file.h"
@@ -218,6 +217,7 @@ struct ArgumentList {
     std::filesystem::path folder;
     int compute_capability = 0;
     std::vector<Buffer> buffers;
+    std::vector<std::filesystem::path> inputs;   // .npy files that were read
     std::map<std::string, size_t> by_name;
     std::vector<Part> parts;
     std::vector<uint64_t> offsets;   // of the parts in the parameter block
@@ -300,6 +300,7 @@ void ArgumentList::collect(const Place& at, const json& entry, const std::string
     if (what.is_string()) {
         auto path = resolve(what.get<std::string>());
         tool::RawNpy array = tool::read_raw_npy(path);
+        inputs.push_back(path);
         buffer.descr = array.descr;
         buffer.shape = std::move(array.shape);
         buffer.data = std::move(array.data);
@@ -312,7 +313,8 @@ void ArgumentList::collect(const Place& at, const json& entry, const std::string
         (at / "buffer").fail(shown(what) + ", expected the name of an .npy file or {shape, dtype, fill}");
     }
     if (entry.contains("out") && !entry["out"].is_null()) {
-        if (!entry["out"].is_string()) (at / "out").fail(shown(entry["out"]) + ", expected a file name");
+        if (!entry["out"].is_string() || entry["out"] == "")
+            (at / "out").fail(shown(entry["out"]) + ", expected a file name");
         buffer.out = resolve(entry["out"].get<std::string>());
     }
     if (!by_name.emplace(buffer.name, buffers.size()).second)
@@ -482,10 +484,6 @@ RunArguments::RunArguments(const std::filesystem::path& path, const Function& ke
         file.fail(std::to_string(parameter) + " parameters, kernel " + kernel.name + " has " +
                   std::to_string(kernel.params.size()));
     }
-    std::set<std::filesystem::path> outputs;
-    for (const Buffer& b : list.buffers)
-        if (!b.out.empty() && !outputs.insert(b.out).second)
-            file.fail(b.out.string() + " is the output of two buffers");
 }
 
 std::vector<uint8_t> RunArguments::place(GlobalMemory& memory) {
@@ -537,6 +535,15 @@ std::vector<std::string> RunArguments::buffer_names() const {
     for (const Buffer& b : list_->buffers) names.push_back(b.name);
     return names;
 }
+
+std::vector<tool::Output> RunArguments::outputs() const {
+    std::vector<tool::Output> all;
+    for (const Buffer& b : list_->buffers)
+        if (!b.out.empty()) all.push_back({"out of buffer " + b.name, b.out});
+    return all;
+}
+
+const std::vector<std::filesystem::path>& RunArguments::inputs() const { return list_->inputs; }
 
 void RunArguments::write_outputs() const {
     for (const Buffer& b : list_->buffers) {

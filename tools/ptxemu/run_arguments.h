@@ -23,6 +23,7 @@
 
 #include "ir.h"
 #include "memory.h"
+#include "output_file.h"
 
 namespace ptxemu {
 
@@ -41,6 +42,9 @@ class RunArguments {
     // Contents of all buffers, to compare runs; of the placed ones.
     std::vector<std::vector<uint8_t>> contents() const;
     std::vector<std::string> buffer_names() const;
+    // The "out" files, and the .npy files that were read.
+    std::vector<tool::Output> outputs() const;
+    const std::vector<std::filesystem::path>& inputs() const;
     // Writes the "out" files from the placed buffers.
     void write_outputs() const;
 

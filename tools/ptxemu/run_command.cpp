@@ -185,6 +185,18 @@ int run_kernel(const RunOptions& options) {
                         " parameters (ptxemu info " + options.file.string() + " lists them)");
     }
 
+    std::vector<tool::Output> files;
+    for (const auto& [option, path] :
+         {tool::Output{"--json", options.json}, {"--stats", options.stats}, {"--trace", options.trace}})
+        if (!path.empty()) files.push_back({option, path});
+    std::vector<std::filesystem::path> inputs = {options.file};
+    if (arguments) {
+        inputs.push_back(options.args);
+        inputs.insert(inputs.end(), arguments->inputs().begin(), arguments->inputs().end());
+        for (const tool::Output& output : arguments->outputs()) files.push_back(output);
+    }
+    tool::require_apart(files, inputs);
+
     DeviceConfig device;
     device.compute_capability = file.compute_capability;
     device.multiprocessors = options.multiprocessors;
