@@ -242,6 +242,41 @@ void encode_mma(Decoder& d, const Match& m, const Instruction& ir, Insn& out) {
 
 // ---- wgmma ----
 
+// .aligned is the warpgroup's (9.7.15.5): its four warps execute the same ones in the same order, with the same
+// descriptors. One that exits without what another has executed: exit_lanes().
+void check_warpgroup(Exec& x, const Warp::Wgmma& own) {
+    Warp& warp = *x.warp;
+    const std::vector<Warp>& warps = x.cta->warps;
+    const size_t first = warp.index & ~3u, place = warp.wgmma_count % warp.last_wgmmas.size();
+    if (first + 4 > warps.size())
+        illegal(-1, "its warpgroup has only " + std::to_string(warps.size() - first) + " warps");
+    for (size_t w = first; w < first + 4; ++w) {
+        const Warp& peer = warps[w];
+        const auto refuse = [w](const std::string& what) {
+            illegal(-1, "warp " + std::to_string(w) + " of its warpgroup has " + what);
+        };
+        if (peer.wgmma_count <= warp.wgmma_count) {
+            if (peer.live == 0) refuse("exited without it");
+            continue;
+        }
+        if (peer.wgmma_count - warp.wgmma_count > peer.last_wgmmas.size()) continue;
+        const Warp::Wgmma& other = peer.last_wgmmas[place];
+        if (other.pc != own.pc)
+            refuse("executed the one at PTX line " + std::to_string(x.program->info[other.pc].line) + " instead");
+        if (other.descriptor_a != own.descriptor_a || other.descriptor_b != own.descriptor_b)
+            refuse("executed it with other descriptors");
+    }
+    warp.last_wgmmas[place] = own;
+    ++warp.wgmma_count;
+}
+
+uint64_t uniform_descriptor(Exec& x, uint32_t slot, const char* name) {
+    const uint64_t* lanes = x.at<uint64_t>(slot);
+    if (!std::all_of(lanes, lanes + kLanes, [&](uint64_t d) { return d == lanes[0]; }))
+        illegal(-1, std::string("the descriptor of ") + name + " differs between the lanes");
+    return lanes[0];
+}
+
 // slot: 0 descriptor of A, 1 of B, 2 scale-d. list: N / 2 (f32, s32) or N / 4 (f16) registers of D, then four of A
 // where it is in registers. aux: N | format a << 12 | format b << 16 | Accumulator << 20 | A in registers << 24. imm:
 // bit 0 negate a, 1 negate b, 2 transpose a, 3 transpose b, 4 saturate.
@@ -251,13 +286,16 @@ bool exec_wgmma(Exec& x, const Insn& in, uint32_t mask) {
     const uint32_t scale = x.predicate(in, 2);
     if (scale != 0 && scale != kFullMask) illegal(-1, "scale-d differs between the lanes");
     const bool registers = in.aux >> 24 & 1;
+    const uint64_t descriptor_a = registers ? 0 : uniform_descriptor(x, in.slot[0], "A");
+    const uint64_t descriptor_b = uniform_descriptor(x, in.slot[1], "B");
+    check_warpgroup(x, {x.pc, descriptor_a, descriptor_b});
     AsyncOp& op = queue_unordered(x, AsyncKind::kWgmma, 0);
     op.mask = mask;
     op.grouped = true;
     op.group = x.warp->wgmma_group[0];
     op.accumulate = scale != 0;
-    if (!registers) op.descriptor_a = x.at<uint64_t>(in.slot[0])[0];
-    op.descriptor_b = x.at<uint64_t>(in.slot[1])[0];
+    op.descriptor_a = descriptor_a;
+    op.descriptor_b = descriptor_b;
     op.instr_descriptor = in.aux;
     op.source_bytes = static_cast<uint32_t>(in.imm);
     op.payload.assign(x.lists + in.list, x.lists + in.list + in.list_count);

@@ -265,7 +265,15 @@ bool exit_lanes(Exec& x, uint32_t mask) {
         f = warp.fragments.back();
         warp.fragments.pop_back();
     }
-    if (warp.live == 0) --cta.live_warps;
+    if (warp.live == 0) {
+        --cta.live_warps;
+        const size_t first = warp.index & ~3u;
+        for (size_t w = first; w < std::min<size_t>(first + 4, cta.warps.size()); ++w)
+            if (cta.warps[w].wgmma_count > warp.wgmma_count)
+                fault(RunStatus::kIllegalInstruction, -1,
+                      "the warp exits without a wgmma that warp " + std::to_string(w) +
+                          " of its warpgroup has executed");
+    }
     wake_warp(warp, false);
     for (auto& g : warp.fragments) {   // bar.warp.sync does not wait for lanes that have exited
         if (g.wait != Wait::kWarpBarrier) continue;

@@ -82,6 +82,12 @@ struct Warp {
     uint32_t tmem_loads = 0;      // tcgen05.ld that have not delivered their registers yet
     Allocation cached;            // the last global allocation accessed
     std::array<uint32_t, kLanes> bulk_group{}, copy_group{}, wgmma_group{};   // number of the open group per lane
+    struct Wgmma {
+        uint32_t pc;
+        uint64_t descriptor_a, descriptor_b;   // a: 0 where A is in registers
+    };
+    uint64_t wgmma_count = 0;                // that it has executed,
+    std::array<Wgmma, 16> last_wgmmas{};     // and the last of them, by number
     // Of the lane's barrier.cluster.arrive that it has not yet waited for: the cluster's generation + 1; else 0.
     std::array<uint32_t, kLanes> cluster_arrival{};
     // What the warp's last polls saw, by pc and lanes: an access that others must change before the warp can go on.
