@@ -174,12 +174,12 @@ def hopper(folder):
     aligned = 'manual 9.7.15.5: all threads of the warpgroup execute the same one'
     case('wgmma_by_half_a_warpgroup', aligned, 'fails: illegal_instruction: of its warpgroup has ex',
          edit='setp.ge.u32 %p2, %r2, 64;\n@%p2 ret;')
-    case('wgmma_in_two_places', aligned, 'fails: illegal_instruction: of its warpgroup has executed the one at PTX line',
+    case('wgmma_in_two_places', aligned, 'fails: illegal_instruction: has executed the one at PTX line',
          edit='setp.ge.u32 %p2, %r2, 64;\n@%p2 bra OTHER;', early='OTHER:\n' + WGMMA['mma'] + '\n' + WGMMA['commit'])
     same = 'manual 9.7.15.5: the contents of a descriptor are the same in all warps of the warpgroup'
     case('wgmma_other_descriptor', same, 'fails: illegal_instruction: executed it with other descriptors',
          edit='setp.ge.u32 %p2, %r2, 64;\n@%p2 mov.u64 %l1, %l0;')
-    case('wgmma_descriptor_of_a_lane', same, 'fails: illegal_instruction: the descriptor of B differs between the lanes',
+    case('wgmma_descriptor_of_a_lane', same, 'fails: illegal_instruction: of B differs between the lanes',
          edit='@!%p0 add.u64 %l1, %l1, 8;')
     f.case('wgmma_of_two_warps', aligned, edited(WGMMA, {}), 'fails: illegal_instruction: has only 2 warps', block=64,
            shared=['.shared .align 1024 .b8 a[8192];', '.shared .align 1024 .b8 b[1024];'])
