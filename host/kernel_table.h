@@ -93,6 +93,7 @@ enum class TopkKernel : size_t {
     LIDX_TOPK_VARIANTS(LIDX_TOPK_ENUM)
     LIDX_TOPK_SM80_VARIANTS(LIDX_TOPK_ENUM)
     LIDX_TOPK_HELD_VARIANTS(LIDX_TOPK_ENUM)
+    LIDX_TOPK_SPREAD_VARIANTS(LIDX_TOPK_ENUM)
 #undef LIDX_TOPK_ENUM
         kCount
 };
@@ -105,8 +106,11 @@ struct TopkKernelRow {
 #define LIDX_TOPK_ROW(symbol, score) {#symbol, "topk", false},
 #define LIDX_TOPK_SM80_ROW(symbol, score) {#symbol, "topk_sm80", true},
 #define LIDX_TOPK_HELD_ROW(symbol, score, cluster, threads) {#symbol, "topk_held", false, cluster},
-inline constexpr TopkKernelRow kTopkKernels[] = {LIDX_TOPK_VARIANTS(LIDX_TOPK_ROW) LIDX_TOPK_SM80_VARIANTS(
-    LIDX_TOPK_SM80_ROW) LIDX_TOPK_HELD_VARIANTS(LIDX_TOPK_HELD_ROW)};
+#define LIDX_TOPK_SPREAD_ROW(symbol, score) {#symbol, "topk_spread", false, true},
+inline constexpr TopkKernelRow kTopkKernels[] = {
+    LIDX_TOPK_VARIANTS(LIDX_TOPK_ROW) LIDX_TOPK_SM80_VARIANTS(LIDX_TOPK_SM80_ROW)
+        LIDX_TOPK_HELD_VARIANTS(LIDX_TOPK_HELD_ROW) LIDX_TOPK_SPREAD_VARIANTS(LIDX_TOPK_SPREAD_ROW)};
+#undef LIDX_TOPK_SPREAD_ROW
 #undef LIDX_TOPK_HELD_ROW
 #undef LIDX_TOPK_SM80_ROW
 #undef LIDX_TOPK_ROW

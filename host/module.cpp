@@ -20,6 +20,7 @@
     X(topk)             \
     X(topk_sm80)        \
     X(topk_held)        \
+    X(topk_spread)      \
     X(topk_merge)
 
 extern "C" {

@@ -57,6 +57,7 @@ TopkKernel kernel_of(int compute_capability, const TopkPlan& plan) {
     if (plan.held_threads == topk::kWideThreads) fp32 = TopkKernel::k_topk_wide_fp32;
     else if (plan.held_threads != 0 && plan.params.slices > 1) fp32 = TopkKernel::k_topk_cluster_fp32;
     else if (plan.held_threads != 0) fp32 = TopkKernel::k_topk_held_fp32;
+    else if (plan.spread) fp32 = TopkKernel::k_topk_spread_fp32;
     else if (compute_capability < 90) fp32 = TopkKernel::k_topk_sm80_fp32;
     return static_cast<TopkKernel>(static_cast<size_t>(fp32) +
                                    (plan.params.score_type == FloatType::kBf16 ? 1 : 0));   // each pair's second
@@ -99,12 +100,19 @@ TopkPlan plan_topk(const lidx_topk_desc& desc, const DeviceLimits& device, const
     params.k = desc.k;
     params.workspace_rows = static_cast<int32_t>(std::min<int64_t>(desc.max_rows, window_rows));
     if (device.compute_capability >= 90) {
-        const topk::HeldShape held = topk::held_shape(params.workspace_rows, view.window_limit, device.multiprocessors,
-                                                      has_clusters(device.compute_capability));
+        const bool clusters = has_clusters(device.compute_capability);
+        const topk::HeldShape held =
+            topk::held_shape(params.workspace_rows, view.window_limit, device.multiprocessors, clusters);
         params.slices = held.ctas;
         plan.held_threads = held.threads;
+        if (held.threads == 0)
+            params.slices =
+                topk::spread_ctas(params.workspace_rows, view.window_limit, device.multiprocessors, clusters);
+        plan.spread = held.threads == 0 && params.slices != 0;
     }
-    if (plan.held_threads == 0) {
+    if (plan.spread) {
+        params.map_words = static_cast<int32_t>(topk::spread_map_words(view.window_limit, params.slices));
+    } else if (plan.held_threads == 0) {
         params.slices = topk::slices_per_row(params.workspace_rows, view.window_limit, desc.k, device.multiprocessors);
         params.map_words = static_cast<int32_t>(topk::map_words(view.window_limit, desc.k, params.slices));
         plan.workspace_bytes = static_cast<size_t>(topk::workspace_bytes(params.workspace_rows, params.slices, desc.k));
@@ -161,8 +169,9 @@ void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_t
     const bool held = plan.held_threads != 0;
     config.blockDimX = static_cast<unsigned>(held ? plan.held_threads : topk::kThreads);
     config.blockDimY = config.blockDimZ = 1;
-    config.sharedMemBytes = static_cast<unsigned>(held ? topk::held_shared_bytes(params.slices, params.sort_by)
-                                                       : topk::shared_bytes(params.map_words));
+    config.sharedMemBytes = static_cast<unsigned>(
+        held ? topk::held_shared_bytes(params.slices, params.sort_by)
+             : plan.spread ? topk::spread_shared_bytes(params.map_words) : topk::shared_bytes(params.map_words));
     config.hStream = stream;
     if (config.sharedMemBytes > static_cast<unsigned>(context.kernels->shared_bytes_per_cta()))
         fail(LIDX_ERR_UNSUPPORTED, equals("max_keys", plan.max_keys) + " with " + equals("k", params.k) + " needs " +
@@ -173,7 +182,7 @@ void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_t
     CUlaunchAttribute attributes[2];
     config.attrs = attributes;
     if (plan.pdl) attributes[config.numAttrs++] = overlap_attribute();
-    if (held && params.slices > 1) attributes[config.numAttrs++] = cluster_attribute(params.slices);
+    if ((held && params.slices > 1) || plan.spread) attributes[config.numAttrs++] = cluster_attribute(params.slices);
     void* kernel_params[] = {&params};
     const TopkKernel kernel = kernel_of(context.limits.compute_capability, plan);
     launch_kernel(context, kTopkKernels[static_cast<size_t>(kernel)].symbol, (*context.kernels)[kernel], config,

@@ -117,12 +117,18 @@ LIDX_HOST_DEVICE constexpr KeyRange keys_of_window(const RowView& v, int64_t beg
     return {first, last - first > v.window_limit ? first + v.window_limit : last};
 }
 
+// The keys that a row without a window sees: `length` is its own or its request's.
+LIDX_HOST_DEVICE constexpr KeyRange keys_below_length(const RowView& v, int64_t length, const RequestRows& rows,
+                                                      int32_t row) {
+    if (length <= 0 || v.causal == 0) return keys_of_length(v, length);
+    return keys_of_length(v, length - rows.all + (row - rows.begin) + 1);
+}
+
 // The keys that a row of a request sees; rows = request_rows(view, request), and row is one of them.
 LIDX_HOST_DEVICE inline KeyRange live_keys(const RowView& v, int32_t request, const RequestRows& rows, int32_t row) {
     const int64_t first = load_length(v, v.lengths, v.visibility == Visibility::kRequestLength ? request : row);
     if (v.visibility == Visibility::kWindow) return keys_of_window(v, first, load_length(v, v.ends, row));
-    if (first <= 0 || v.causal == 0) return keys_of_length(v, first);
-    return keys_of_length(v, first - rows.all + (row - rows.begin) + 1);
+    return keys_below_length(v, first, rows, row);
 }
 
 // All rows of a request see the same keys.

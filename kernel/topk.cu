@@ -172,9 +172,11 @@ __device__ __forceinline__ void select(const TopkParams& p) {
     auto& shared = *reinterpret_cast<SharedLayout*>(dynamic_shared);
     const Thread self{ptx::tid_x()};
     wait_for_scores();
-    if (self.index == 0) {
+    if (self.warp() == 0) {
         const auto row = static_cast<int32_t>(ptx::ctaid_x() / static_cast<uint32_t>(p.slices));
-        find_row(p, p.view.first_row + row, ptx::cvta_to_shared(&shared.row));
+        find_row(p, p.view.first_row + row, self.lane(), ptx::cvta_to_shared(&shared.row));
+    }
+    if (self.index == 0) {
         ptx::st_shared_u32(ptx::cvta_to_shared(&shared.slice), static_cast<uint32_t>(slice_index(p)));
     }
     clear(ptx::cvta_to_shared(shared.histogram), kBins, self);

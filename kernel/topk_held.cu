@@ -108,26 +108,57 @@ __device__ __forceinline__ void load_keys(const uint8_t* base, const Part& part,
     }
 }
 
-template <bool kSkips>
-__device__ __forceinline__ void count_keys(const uint32_t (&keys)[kKeysPerThread], int32_t groups, uint32_t prefix,
-                                           uint32_t mask, uint32_t low, ptx::SharedAddr histogram,
+// The bits that all keys of a type share.
+template <class Score>
+inline constexpr int kSameBits = Score::kBytes == 2 ? 16 : 0;
+
+// The first digit: 128 bins an octave of scores, 14 octaves below the largest of 32 samples of the row and almost two
+// above, so that few keys are left to tell apart. Not where many of the keys are chosen: they may be of either sign.
+inline constexpr uint32_t kGuessLow = 16;
+template <class Score>
+__device__ __forceinline__ uint32_t load_sample(const uint8_t* base, int32_t keys, uint32_t lane) {
+    const auto at = static_cast<int32_t>(lane / 4 * (static_cast<uint32_t>(keys) / 8) + lane % 4);
+    return Score::load(at < keys, base + int64_t{at} * Score::kBytes, kNanBits);
+}
+template <class Score>
+__device__ __forceinline__ Rounds<kSameBits<Score>> first_round(uint32_t sample, const Choice& choice) {
+    Rounds<kSameBits<Score>> rounds{Digit{}, static_cast<uint32_t>(choice.k), choice.k <= choice.keys / 2};
+    if (!rounds.guess) return rounds;
+    const uint32_t largest = ptx::redux_sync_max_u32(held_key<Score>(__uint_as_float(sample)), ptx::kFullMask);
+    constexpr uint32_t kSpan = (uint32_t{kBins} << kGuessLow) - 1, kMore = 1u << 24;
+    const uint32_t top = (largest < ~kMore ? largest + kMore : ~0u) | ((1u << kGuessLow) - 1);
+    rounds.digit = {top > kSpan ? top - kSpan : 0, kSpan, kGuessLow};
+    return rounds;
+}
+
+template <int kSame>
+__device__ __forceinline__ void count_keys(const uint32_t (&keys)[kKeysPerThread], int32_t groups,
+                                           const Rounds<kSame>& rounds, ptx::SharedAddr histogram,
                                            ptx::SharedAddr nowhere) {
+    const Digit digit = rounds.digit;
+    if (rounds.guess || digit.is_first()) {   // keys outside are added to the bins at the ends
+        const uint32_t top = digit.base + digit.span;
+        const ptx::SharedAddr bins{histogram.value - (digit.base >> digit.low) * 4};
+#pragma unroll
+        for (int j = 0; j < kGroups; ++j) {
+            if (j >= groups) break;
+#pragma unroll
+            for (int c = 0; c < 4; ++c)
+                ptx::red_shared_add_u32(bins + (min(max(keys[4 * j + c], digit.base), top) >> digit.low) * 4, 1);
+        }
+        return;
+    }
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
         if (j >= groups) break;
-        if (mask == 0) {
-#pragma unroll
-            for (int c = 0; c < 4; ++c) ptx::red_shared_add_u32(histogram + (keys[4 * j + c] >> 21) * 4, 1);
-            continue;
-        }
-        // A key without a bin is counted nowhere: cheaper than a branch for each. Third rounds find few that have one.
+        // A key without a bin is counted nowhere: cheaper than a branch for each. Most groups have none with one.
         uint32_t rest[4];
 #pragma unroll
-        for (int c = 0; c < 4; ++c) rest[c] = keys[4 * j + c] ^ prefix;
-        if (kSkips && min(min(rest[0], rest[1]), min(rest[2], rest[3])) > ~mask) continue;
+        for (int c = 0; c < 4; ++c) rest[c] = keys[4 * j + c] - digit.base;
+        if (min(min(rest[0], rest[1]), min(rest[2], rest[3])) > digit.span) continue;
 #pragma unroll
         for (int c = 0; c < 4; ++c)
-            ptx::red_shared_add_u32(rest[c] <= ~mask ? histogram + (rest[c] >> low) * 4 : nowhere, 1);
+            ptx::red_shared_add_u32(rest[c] <= digit.span ? histogram + (rest[c] >> digit.low) * 4 : nowhere, 1);
     }
 }
 
@@ -186,25 +217,21 @@ struct Chosen {
     uint32_t bits;
     uint32_t before;   // chosen in the parts before this one
 };
-template <class Score, bool kCluster, int kOfThreads, class Layout>
-__device__ __forceinline__ Chosen choose(const uint32_t (&keys)[kKeysPerThread], const Part& part, int32_t row_keys,
-                                         int32_t k, int32_t ctas, uint32_t rank, const Thread& self, Layout& shared) {
+template <bool kCluster, int kOfThreads, class Layout, int kSame>
+__device__ __forceinline__ Chosen choose(const uint32_t (&keys)[kKeysPerThread], const Part& part,
+                                         const Rounds<kSame>& first, int32_t row_keys, int32_t ctas, uint32_t rank,
+                                         const Thread& self, Layout& shared) {
     const ptx::SharedAddr nowhere = ptx::cvta_to_shared(&shared.nowhere[self.lane()]);
-    const auto count = [&](uint32_t prefix, uint32_t mask, uint32_t low, ptx::SharedAddr histogram) {
-        count_keys<kCluster>(keys, part.groups(), prefix, mask, low, histogram, nowhere);
+    const auto count = [&](const Rounds<kSame>& rounds, ptx::SharedAddr histogram) {
+        count_keys(keys, part.groups(), rounds, histogram, nowhere);
     };
-    constexpr int kLastShift = Score::kBytes == 2 ? 10 : -1;   // keys of bf16 scores differ in two digits
     Share share{};
     if constexpr (kCluster) {
         const uint32_t parts = parts_of(row_keys, ctas);
-        share = parts <= 2
-                    ? find_pair_threshold<kOfThreads, kLastShift>(k, rank, parts, self, shared, count)
-                    : find_cluster_threshold<kOfThreads, kLastShift>(k, rank, parts, self, shared, count);
+        share = parts <= 2 ? find_pair_threshold<kOfThreads>(first, rank, parts, self, shared, count)
+                           : find_cluster_threshold<kOfThreads>(first, rank, parts, self, shared, count);
     } else {
-        share.threshold = find_threshold<kOfThreads, kLastShift>(
-            k, 0, self, shared, [&](uint32_t prefix, uint32_t mask, uint32_t low) {
-                count(prefix, mask, low, ptx::cvta_to_shared(shared.histogram));
-            });
+        share.threshold = find_held_threshold<kOfThreads>(first, self, shared, count);
     }
     Chosen chosen{0, share.before};
 #pragma unroll
@@ -232,9 +259,9 @@ __device__ __forceinline__ void select(const TopkParams& p) {
     else clear<kOfThreads>(ptx::cvta_to_shared(shared.histogram), kBins, self);
     ptx::griddepcontrol_wait();
     ptx::griddepcontrol_launch_dependents();
-    if (self.index == 0) {
+    if (self.warp() == 0) {
         const uint32_t index = ptx::ctaid_x() / (kCluster ? static_cast<uint32_t>(p.slices) : 1);
-        find_row(p, p.view.first_row + static_cast<int32_t>(index), own_row);
+        find_row(p, p.view.first_row + static_cast<int32_t>(index), self.lane(), own_row);
     }
     ptx::bar_sync();
     const auto part_of = [&](const Choice& choice) {
@@ -253,10 +280,11 @@ __device__ __forceinline__ void select(const TopkParams& p) {
     if (rank != 0 && part.keys <= 0) return;   // a short row needs fewer CTAs
     if (choice.k > 0) {
         uint32_t keys[kKeysPerThread];
-        load_keys<Score>(row_scores<Score>(p, row) + int64_t{choice.begin + part.begin} * Score::kBytes, part, self,
-                         keys);
-        const Chosen chosen =
-            choose<Score, kCluster, kOfThreads>(keys, part, choice.keys, choice.k, p.slices, rank, self, shared);
+        const uint8_t* const scores = row_scores<Score>(p, row) + int64_t{choice.begin} * Score::kBytes;
+        const uint32_t sample = load_sample<Score>(scores, choice.keys, self.lane());
+        load_keys<Score>(scores + int64_t{part.begin} * Score::kBytes, part, self, keys);
+        const Chosen chosen = choose<kCluster, kOfThreads>(keys, part, first_round<Score>(sample, choice), choice.keys,
+                                                           p.slices, rank, self, shared);
         if constexpr (kOfThreads == kWideThreads) {   // anew: cheaper than registers until here
             row = load_row(own_row);
             choice = choice_of(p, row.keys.size());

@@ -178,17 +178,18 @@ struct HeldLayout {
 };
 inline constexpr uint32_t kCoarseWidth = 32;                       // bins of a coarse bin
 inline constexpr uint32_t kCoarseBins = kBins / kCoarseWidth;
+inline constexpr int kMaxRounds = 4;                               // a guess that misled, and the three of any keys
 // What a CTA of a cluster counts, by round; zeros at first.
 struct ClusterCounts {
-    alignas(16) uint32_t histograms[3][kBins];
-    uint32_t sums[3][kCoarseBins + kCoarseWidth];                  // of all CTAs: coarse bins, then the bins of one
+    alignas(16) uint32_t histograms[kMaxRounds][kBins];
+    uint32_t sums[kMaxRounds][kCoarseBins + kCoarseWidth];         // of all CTAs: coarse bins, then the bins of one
     uint32_t before, equal_before;                                 // in the parts before this one
     uint32_t unused[2];
 };
 static_assert(sizeof(ClusterCounts) % 16 == 0);
 struct ClusterLayout : HeldLayout {
     ClusterCounts counts;
-    alignas(16) uint32_t coarse[3][kCoarseBins / 2];               // two of 16 bits each: a part has up to 16384 keys
+    alignas(16) uint32_t coarse[kMaxRounds][kCoarseBins / 2];      // two of 16 bits each: a part has up to 16384 keys
 };
 static_assert(kWideThreads * kKeysPerThread <= 0xffff && kCoarseBins == 64);   // a pair a lane
 static_assert(sizeof(HeldLayout) % 16 == 0 && sizeof(ClusterLayout) % 16 == 0);
@@ -196,6 +197,42 @@ static_assert(sizeof(HeldLayout) % 16 == 0 && sizeof(ClusterLayout) % 16 == 0);
 LIDX_HOST_DEVICE constexpr int64_t held_shared_bytes(int32_t ctas, SortBy sort_by) {
     return static_cast<int64_t>(ctas > 1 ? sizeof(ClusterLayout) : sizeof(HeldLayout)) +
            (sort_by == SortBy::kScore ? kMaxK * int64_t{8} : 0);
+}
+
+// ---- keys streamed by clusters (topk_spread.cu)
+
+// Few rows that are too long, or too many, to be held: a cluster's CTAs stream a part each.
+struct SpreadLayout : SharedLayout {
+    ClusterCounts counts;
+    alignas(16) uint32_t coarse[kMaxRounds][kCoarseBins];
+    uint32_t kept[2];                   // keys of the part that a sample's threshold let through; equal to it
+    uint32_t unused_2[2];
+    // then two maps of map_words each
+};
+static_assert(sizeof(SpreadLayout) % 16 == 0);
+// Parts of a row of n keys, none below kCapacity but a row's only one: the last keeps most of that after the rounding.
+LIDX_HOST_DEVICE constexpr int32_t spread_parts(int32_t n, int32_t ctas) {
+    const int32_t fit = n / kCapacity;
+    return fit < 1 ? 1 : fit < ctas ? fit : ctas;
+}
+// CTAs of a row's cluster, a power of two; 0: there are more rows than that pays for. One CTA an SM: below
+// kMinSpreadKeys a part costs more than it saves.
+inline constexpr int32_t kMinSpreadKeys = 16384;
+LIDX_HOST_DEVICE constexpr int32_t spread_ctas(int64_t rows, int64_t max_keys, int64_t sms, bool clusters) {
+    if (!clusters || max_keys <= kCapacity) return 0;
+    for (int32_t ctas = kMaxClusterCtas; ctas >= 2; ctas /= 2) {
+        const int64_t room = ctas == 2 ? sms : sms * 7 / 8;
+        if (rows * ctas > room || (ctas > 2 && max_keys < int64_t{ctas} * kMinSpreadKeys)) continue;
+        return slice_keys(static_cast<int32_t>(max_keys), ctas) <= kMaxMapBits ? ctas : 0;
+    }
+    return 0;
+}
+LIDX_HOST_DEVICE constexpr int64_t spread_map_words(int64_t max_keys, int32_t ctas) {
+    const int64_t longest = slice_keys(static_cast<int32_t>(max_keys), ctas), of_short_rows = 2 * kCapacity + 32;
+    return ceil_div((longest < of_short_rows ? of_short_rows : longest) + 3, 32 * 4) * 4;
+}
+LIDX_HOST_DEVICE constexpr int64_t spread_shared_bytes(int64_t words) {
+    return static_cast<int64_t>(sizeof(SpreadLayout)) + 2 * words * 4;
 }
 
 // ---- keys streamed (topk.cu)

@@ -69,12 +69,13 @@ __device__ __forceinline__ void merge(const MergeParams& p) {
     const Thread self{ptx::tid_x()};
     const int64_t row = ptx::ctaid_x();
     const ptx::SharedAddr numbers = ptx::cvta_to_shared(shared.chosen);
+    const ptx::SharedAddr histogram = ptx::cvta_to_shared(shared.histogram);
     if (self.index == 0) {
         ptx::st_shared_u32(ptx::cvta_to_shared(&shared.stored), 0);
         ptx::st_shared_u32(ptx::cvta_to_shared(&shared.listed), 0);
         ptx::st_shared_u32(ptx::cvta_to_shared(&shared.equal), 0);
     }
-    clear(ptx::cvta_to_shared(shared.histogram), kBins, self);
+    clear(histogram, kBins, self);
     ptx::bar_sync();
     uint32_t own = 0;
     each_listed(p, row, self, [&](uint32_t, uint32_t) { ++own; });
@@ -89,15 +90,13 @@ __device__ __forceinline__ void merge(const MergeParams& p) {
     // come (they are the same key, listed more than once).
     Threshold score{kNanKey, 0}, place{0, 0};
     if (listed > p.k) {
-        score = find_threshold(p.k, 0, self, shared, [&](uint32_t prefix, uint32_t mask, uint32_t low) {
-            each_listed(p, row, self, [&](uint32_t, uint32_t bits) {
-                count_digit(fast_key(bits), prefix, mask, low, shared);
-            });
+        score = find_threshold(p.k, 0, self, shared, [&](const Digit& digit) {
+            each_listed(p, row, self, [&](uint32_t, uint32_t bits) { count_digit(fast_key(bits), digit, histogram); });
         });
         if (score.ties > 0)
-            place = find_threshold(score.ties, 0, self, shared, [&](uint32_t prefix, uint32_t mask, uint32_t low) {
+            place = find_threshold(score.ties, 0, self, shared, [&](const Digit& digit) {
                 each_listed(p, row, self, [&](uint32_t position, uint32_t bits) {
-                    if (fast_key(bits) == score.key) count_digit(~position, prefix, mask, low, shared);
+                    if (fast_key(bits) == score.key) count_digit(~position, digit, histogram);
                 });
             });
     }

@@ -1,25 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a row asks for and where its results go: the parts that the kernels of the selection share.
 #pragma once
+#include <climits>
 #include <cstdint>
 
 #include "kernel/live.h"
+#include "kernel/schedule.h"
 #include "kernel/topk_layout.h"
+#include "ptx/elect.cuh"
 #include "ptx/memory.cuh"
 
 namespace lidx::topk {
 
-// Thread 0 finds out what the row asks for; in shared memory it costs no registers.
-__device__ __forceinline__ void find_row(const TopkParams& p, int32_t index, ptx::SharedAddr to) {
-    KeyRange keys{0, 0};
-    const bool one_each = p.view.row_map == RowMap::kFixed && p.view.max_tokens == 1;   // without the long way
-    const int32_t request = !one_each ? row_owner(p.view, index) : index < p.view.batch ? index : -1;
-    if (request >= 0) {
-        const RequestRows rows = one_each ? RequestRows{index, 1, 1} : request_rows(p.view, request);
-        if (index < rows.begin + rows.tokens) keys = live_keys(p.view, request, rows, index);
+// A row whose request cu_seqlens tells. All of a warp look at a request each, from `first` on: those where the row's is
+// if the ones before have max_tokens each, or all of a small batch. One answer of the memory instead of a search's
+// eight. False: it is not among them.
+__device__ __forceinline__ bool glance(const RowView& v, int32_t index, uint32_t lane, RowKeys& row) {
+    constexpr int32_t kLanes = 32;
+    int32_t first = 0;
+    if (v.batch > kLanes) {
+        const auto due = static_cast<int32_t>(static_cast<uint32_t>(index) / static_cast<uint32_t>(v.max_tokens));
+        first = static_cast<int32_t>(clamp(due - kLanes / 2, 0, v.batch - kLanes));
     }
-    ptx::st_shared_v4_u32(to, {static_cast<uint32_t>(index), static_cast<uint32_t>(request),
-                               static_cast<uint32_t>(keys.begin), static_cast<uint32_t>(keys.end)});
+    const int32_t request = first + static_cast<int32_t>(lane);
+    const bool exists = request < v.batch, by_request = v.visibility == Visibility::kRequestLength;
+    const auto begin = static_cast<int32_t>(ptx::ld_global_u32(exists, v.row_map_data + request, INT_MAX));
+    const auto end = static_cast<int32_t>(ptx::ld_global_u32(exists, v.row_map_data + request + 1, INT_MIN));
+    const bool wide = v.wide != 0;
+    const uint32_t narrow = ptx::ld_global_u32(exists && by_request && !wide,
+                                               static_cast<const int32_t*>(v.lengths) + request, 0);
+    const ptx::U32x2 both = ptx::ld_global_v2_u32(exists && by_request && wide,
+                                                  static_cast<const int64_t*>(v.lengths) + request);
+    const uint32_t beyond = ptx::vote_sync_ballot(end > index, ptx::kFullMask);
+    const auto from_lane = [](uint32_t value, uint32_t of) { return ptx::shfl_sync_idx(value, of, ptx::kFullMask); };
+    if (beyond == 0 || (first > 0 && static_cast<int32_t>(from_lane(begin, 0)) > index)) return false;
+    const auto owner = static_cast<uint32_t>(__ffs(static_cast<int>(beyond)) - 1);
+    const auto row_begin = static_cast<int32_t>(from_lane(begin, owner)),
+               row_end = static_cast<int32_t>(from_lane(end, owner));
+    const uint32_t low = from_lane(wide ? both.x : narrow, owner), high = from_lane(both.y, owner);
+    if (row_begin > index) return true;
+    row.request = first + static_cast<int32_t>(owner);
+    const RequestRows rows = clamp_rows(v, row_begin, row_end);
+    if (index >= rows.begin + rows.tokens) return true;
+    if (!by_request) row.keys = live_keys(v, row.request, rows, index);
+    else row.keys = keys_below_length(v, wide ? static_cast<int64_t>(uint64_t{high} << 32 | low)
+                                              : static_cast<int32_t>(low), rows, index);
+    return true;
+}
+
+// A warp finds out what the row asks for; in shared memory it costs no registers.
+__device__ __forceinline__ void find_row(const TopkParams& p, int32_t index, uint32_t lane, ptx::SharedAddr to) {
+    const RowView& v = p.view;
+    RowKeys row{index, -1, {0, 0}};
+    const bool one_each = v.row_map == RowMap::kFixed && v.max_tokens == 1;
+    if (one_each) {
+        if (index < v.batch) row = {index, index, live_keys(v, index, {index, 1, 1}, index)};
+    } else if (v.row_map != RowMap::kCuSeqlens || v.max_tokens <= 0 || !glance(v, index, lane, row)) {
+        row.request = row_owner(v, index);
+        if (row.request >= 0) {
+            const RequestRows rows = request_rows(v, row.request);
+            if (index < rows.begin + rows.tokens) row.keys = live_keys(v, row.request, rows, index);
+        }
+    }
+    if (lane == 0)
+        ptx::st_shared_v4_u32(to, {static_cast<uint32_t>(index), static_cast<uint32_t>(row.request),
+                                   static_cast<uint32_t>(row.keys.begin), static_cast<uint32_t>(row.keys.end)});
 }
 
 __device__ __forceinline__ RowKeys load_row(ptx::SharedAddr from) {

@@ -126,54 +126,63 @@ __device__ __forceinline__ Found pick_bin(const OwnBins<kOfThreads>& bins, uint3
     return {found.x, found.y, found.z};
 }
 
-// The threshold of the k largest among more than k keys. count_digits(prefix, mask, low) adds every key whose bits
-// under mask are prefix into the histogram, at its 11 bits from low on, the first time with mask 0; all threads call
-// it. kLastShift: the lowest digit in which keys differ, -1 for the third. There are fewer rounds where up to `slack`
-// keys more may be chosen than asked for. The histogram is all zeros before and after.
-template <int kOfThreads = kThreads, int kLastShift = -1, class Layout, class CountDigits>
-__device__ __forceinline__ Threshold find_threshold(uint32_t k, uint32_t slack, const Thread& self, Layout& shared,
-                                                    CountDigits&& count_digits) {
-    using Bins = OwnBins<kOfThreads>;
+// A digit of the keys [base, base + span]: the up to 11 bits from `low` on of what they are above base.
+struct Digit {
+    uint32_t base = 0, span = ~0u, low = 21;   // of all keys: 21, then 10, then the last 10 bits
+    __device__ __forceinline__ bool is_first() const { return span == ~0u; }
+    // The keys that have value `value` in it, and their next digit.
+    __device__ __forceinline__ void narrow(uint32_t value) {
+        base += value << low;
+        span = (1u << low) - 1;
+        low = low > 11 ? low - 11 : 0;
+    }
+};
+
+// The threshold of the k largest among more than k keys. count_digits(digit) adds every key of the digit's into the
+// histogram; all threads call it. There are fewer rounds where up to `slack` keys more may be chosen than asked for.
+// The histogram is all zeros before and after.
+template <class CountDigits>
+__device__ __forceinline__ Threshold find_threshold(uint32_t k, uint32_t slack, const Thread& self,
+                                                    SearchLayout& shared, CountDigits&& count_digits) {
+    using Bins = OwnBins<kThreads>;
     const ptx::SharedAddr own = ptx::cvta_to_shared(shared.histogram) + Bins::lowest(self) * 4;
-    uint32_t prefix = 0, mask = 0, remaining = k;
+    Digit digit;
+    uint32_t remaining = k;
 #pragma unroll 1
-    for (int shift = 21; shift >= kLastShift; shift -= 11) {
-        const uint32_t low = shift < 0 ? 0 : shift;   // 21, 10, and the last 10 bits
-        count_digits(prefix, mask, low);
+    while (true) {
+        count_digits(digit);
         ptx::bar_sync();
         Bins bins;
         bins.load(own);
         Bins::clear(own);
         const Found found = pick_bin(bins, remaining, self, shared);
         remaining -= found.above;
-        prefix |= found.digit << low;
-        mask |= ~0u << low;
+        const bool last = digit.low == 0;
+        digit.narrow(found.digit);
         // All of the bin: whatever its keys are, those below are out.
-        if (found.in_bin - remaining <= slack) return {prefix - 1, 0};
+        if (found.in_bin - remaining <= slack) return {digit.base - 1, 0};
+        if (last) return {digit.base, static_cast<int32_t>(remaining)};
     }
-    return {prefix, static_cast<int32_t>(remaining)};
 }
 
-__device__ __forceinline__ void count_digit(uint32_t key, uint32_t prefix, uint32_t mask, uint32_t low,
-                                            SearchLayout& shared) {
-    // The last digit has 10 bits of its own; the mask leaves one bin for the eleventh.
-    if ((key & mask) == prefix)
-        ptx::red_shared_add_u32(ptx::cvta_to_shared(shared.histogram) + ((key & ~mask) >> low) * 4, 1);
+__device__ __forceinline__ void count_digit(uint32_t key, const Digit& digit, ptx::SharedAddr histogram) {
+    const uint32_t rest = key - digit.base;
+    if (rest <= digit.span) ptx::red_shared_add_u32(histogram + (rest >> digit.low) * 4, 1);
 }
 
 // Of keys in registers; those that do not exist are kNanKey, and more than k do.
 template <int kKeys>
 __device__ __forceinline__ Threshold find_threshold(const uint32_t (&keys)[kKeys], uint32_t k, uint32_t slack,
                                                     const Thread& self, SearchLayout& shared) {
-    return find_threshold(k, slack, self, shared, [&](uint32_t prefix, uint32_t mask, uint32_t low) {
-        if (mask == 0) {   // no branch for each
+    return find_threshold(k, slack, self, shared, [&](const Digit& digit) {
+        const ptx::SharedAddr histogram = ptx::cvta_to_shared(shared.histogram);
+        if (digit.is_first()) {   // no branch for each
 #pragma unroll
-            for (int j = 0; j < kKeys; ++j)
-                ptx::red_shared_add_u32(ptx::cvta_to_shared(shared.histogram) + (keys[j] >> 21) * 4, 1);
+            for (int j = 0; j < kKeys; ++j) ptx::red_shared_add_u32(histogram + (keys[j] >> 21) * 4, 1);
             return;
         }
 #pragma unroll
-        for (int j = 0; j < kKeys; ++j) count_digit(keys[j], prefix, mask, low, shared);
+        for (int j = 0; j < kKeys; ++j) count_digit(keys[j], digit, histogram);
     });
 }
 
@@ -188,8 +197,9 @@ __device__ __forceinline__ void set_bit(ptx::SharedAddr map, int32_t bit) {
     ptx::red_shared_or_b32(map + bit / 32 * 4, 1u << bit % 32);
 }
 
-// Ascending positions of the chosen, `offset` added, into list; all threads. `ties`: how many of the equal ones, from
-// the smallest position on. A thread takes pieces of 16 bits: the densest piece is what all wait for.
+// Ascending positions of the chosen, `offset` added, into list, and their number into shared.stored; all threads.
+// `ties`: how many of the equal ones, from the smallest position on. A thread takes pieces of 16 bits: the densest
+// piece is what all wait for.
 __device__ __forceinline__ void list_positions(const Maps& maps, int32_t ties, ptx::SharedAddr list, int32_t offset,
                                                const Thread& self, SharedLayout& shared) {
     const auto pieces = static_cast<uint32_t>(maps.words) * 2;
@@ -218,6 +228,8 @@ __device__ __forceinline__ void list_positions(const Maps& maps, int32_t ties, p
         for (; chosen != 0; chosen &= chosen - 1, to = to + 4)
             ptx::st_shared_u32(to, static_cast<uint32_t>(first + __ffs(static_cast<int>(chosen))));
     }
+    if (self.index == kThreads - 1)
+        ptx::st_shared_u32(ptx::cvta_to_shared(&shared.stored), (to.value - list.value) / 4);
     ptx::bar_sync();
 }
 
@@ -267,17 +279,11 @@ __device__ __forceinline__ void each_key(const Source& source, int32_t count, co
     }
 }
 
-// Chooses k of more than k keys without keeping any: each is read up to four times. maps.words = words_of(source.keys)
-// and maps.shift = 0 are the caller's. Returns the ties to take.
+// The maps of a source: every word of both. maps.words = words_of(source.keys), maps.shift = 0.
 template <class Source>
-__device__ __forceinline__ int32_t select_streamed(const Source& source, int32_t k, const Maps& maps,
-                                                   const Thread& self, SharedLayout& shared) {
+__device__ __forceinline__ void map_streamed(const Source& source, const Threshold& threshold, const Maps& maps,
+                                             const Thread& self) {
     const int32_t count = source.keys;
-    const Threshold threshold = find_threshold(k, 0, self, shared, [&](uint32_t prefix, uint32_t mask, uint32_t low) {
-        each_key(source, count, self, [&](int32_t i, uint32_t key) {
-            if (i < count) count_digit(key, prefix, mask, low, shared);
-        });
-    });
     each_key(source, maps.words * 32, self, [&](int32_t i, uint32_t key) {
         const uint32_t above = ptx::vote_sync_ballot(i < count && key > threshold.key, ptx::kFullMask);
         const uint32_t equal = ptx::vote_sync_ballot(i < count && key == threshold.key, ptx::kFullMask);
@@ -285,6 +291,20 @@ __device__ __forceinline__ int32_t select_streamed(const Source& source, int32_t
         ptx::st_shared_u32(maps.above + i / 32 * 4, above);
         ptx::st_shared_u32(maps.equal + i / 32 * 4, equal);
     });
+}
+
+// Chooses k of more than k keys without keeping any: each is read up to four times. maps.words = words_of(source.keys)
+// and maps.shift = 0 are the caller's. Returns the ties to take.
+template <class Source>
+__device__ __forceinline__ int32_t select_streamed(const Source& source, int32_t k, const Maps& maps,
+                                                   const Thread& self, SharedLayout& shared) {
+    const int32_t count = source.keys;
+    const Threshold threshold = find_threshold(k, 0, self, shared, [&](const Digit& digit) {
+        each_key(source, count, self, [&](int32_t i, uint32_t key) {
+            if (i < count) count_digit(key, digit, ptx::cvta_to_shared(shared.histogram));
+        });
+    });
+    map_streamed(source, threshold, maps, self);
     ptx::bar_sync();
     return threshold.ties;
 }

@@ -159,6 +159,81 @@ __device__ __forceinline__ void filter(const Source<Score>& source, const Wanted
     if (self.lane() == 0 && ties != 0) ptx::red_shared_add_u32(ptx::cvta_to_shared(&shared.ties), ties);
 }
 
+template <class Score>
+__device__ __forceinline__ void load_all(const Source<Score>& source, const Thread& self,
+                                         uint32_t (&keys)[kKeysPerThread]) {
+    const auto first = static_cast<int32_t>(self.index);
+#pragma unroll
+    for (int j = 0; j < kKeysPerThread; ++j) keys[j] = source.load(first + j * kThreads);
+#pragma unroll
+    for (int j = 0; j < kKeysPerThread; ++j) keys[j] = source.key_of(keys[j]);
+}
+
+// Its lane's of 128 pieces of 32 keys.
+template <class Score>
+__device__ __forceinline__ void load_sample(const Source<Score>& source, const Thread& self,
+                                            uint32_t (&keys)[kKeysPerThread]) {
+    const int32_t piece = source.keys / (kSampleKeys / 32);
+    const auto place = [&](int j) {
+        return piece * (j * kWarps + static_cast<int32_t>(self.warp())) + static_cast<int32_t>(self.lane());
+    };
+#pragma unroll
+    for (int j = 0; j < kSampleKeys / kThreads; ++j) keys[j] = source.load(place(j));
+#pragma unroll
+    for (int j = 0; j < kSampleKeys / kThreads; ++j) keys[j] = fast_key(keys[j]);
+}
+
+// Up to -inf: no score to compare with.
+__device__ __forceinline__ bool is_score(const Threshold& sampled) {
+    return sampled.key + 1 > ordered_key(0xff800000u);
+}
+
+// Keeps what a sample's threshold lets through; all threads. Afterwards shared.stored, which may be above kCapacity,
+// and shared.ties count.
+template <class Score>
+__device__ __forceinline__ void keep_candidates(const Source<Score>& source, const Threshold& sampled, Maps& maps,
+                                                const Thread& self, SharedLayout& shared) {
+    maps.words = words_of(source.keys + 3);
+    maps.shift = static_cast<int32_t>(reinterpret_cast<uintptr_t>(source.base) / Score::kBytes % 4);
+    clear(maps.above, maps.words, self);
+    clear(maps.equal, maps.words, self);
+    if (self.index == 0) {
+        ptx::st_shared_u32(ptx::cvta_to_shared(&shared.stored), 0);
+        ptx::st_shared_u32(ptx::cvta_to_shared(&shared.ties), 0);
+    }
+    ptx::bar_sync();
+    const Wanted wanted{__uint_as_float(score_bits(sampled.key + 1)),
+                        __uint_as_float(sampled.ties > 0 ? score_bits(sampled.key) : 0x7fffffffu)};
+    filter(source, wanted, maps, self, shared);
+    ptx::bar_sync();
+}
+
+template <class Score>
+__device__ __forceinline__ void load_candidates(const Source<Score>& source, int32_t count, const Maps& maps,
+                                                const Thread& self, const SharedLayout& shared,
+                                                uint32_t (&keys)[kKeysPerThread]) {
+#pragma unroll
+    for (int j = 0; j < kKeysPerThread; ++j) {
+        const int32_t at = j * kThreads + static_cast<int32_t>(self.index);
+        const uint32_t bit = ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.candidate[at]));
+        keys[j] = source.load(at < count ? static_cast<int32_t>(bit) - maps.shift : -1);
+    }
+#pragma unroll
+    for (int j = 0; j < kKeysPerThread; ++j) keys[j] = fast_key(keys[j]);
+}
+
+__device__ __forceinline__ void mark_candidates(const uint32_t (&keys)[kKeysPerThread], int32_t count,
+                                                const Threshold& threshold, const Maps& maps, const Thread& self,
+                                                const SharedLayout& shared) {
+#pragma unroll
+    for (int j = 0; j < kKeysPerThread; ++j) {
+        const int32_t i = j * kThreads + static_cast<int32_t>(self.index);
+        if (i >= count || keys[j] < threshold.key || (keys[j] == threshold.key && threshold.ties == 0)) continue;
+        const auto bit = static_cast<int32_t>(ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.candidate[i])));
+        set_bit(keys[j] > threshold.key ? maps.above : maps.equal, bit);
+    }
+}
+
 // Chooses k of a source's more than k keys: sets the maps and returns the ties to take.
 template <class Score>
 __device__ __forceinline__ int32_t select_keys(const Source<Score>& source, int32_t k, Maps& maps, const Thread& self,
@@ -168,22 +243,8 @@ __device__ __forceinline__ int32_t select_keys(const Source<Score>& source, int3
     bool streamed = sampling && (source.lists || rank >= kSampleKeys);
     int32_t count = sampling ? kSampleKeys : source.keys;
     uint32_t keys[kKeysPerThread] = {};   // kNanKey
-    if (sampling) {   // its lane's of 128 pieces of 32 keys
-        const int32_t piece = source.keys / (kSampleKeys / 32);
-        const auto place = [&](int j) {
-            return piece * (j * kWarps + static_cast<int32_t>(self.warp())) + static_cast<int32_t>(self.lane());
-        };
-#pragma unroll
-        for (int j = 0; j < kSampleKeys / kThreads; ++j) keys[j] = source.load(place(j));
-#pragma unroll
-        for (int j = 0; j < kSampleKeys / kThreads; ++j) keys[j] = fast_key(keys[j]);
-    } else {
-        const auto first = static_cast<int32_t>(self.index);
-#pragma unroll
-        for (int j = 0; j < kKeysPerThread; ++j) keys[j] = source.load(first + j * kThreads);
-#pragma unroll
-        for (int j = 0; j < kKeysPerThread; ++j) keys[j] = source.key_of(keys[j]);
-    }
+    if (sampling) load_sample(source, self, keys);
+    else load_all(source, self, keys);
     maps.words = words_of(source.keys);
     maps.shift = 0;
 
@@ -195,33 +256,14 @@ __device__ __forceinline__ int32_t select_keys(const Source<Score>& source, int3
         if (!sampling) break;
         sampling = false;
         candidates = true;
-        streamed = threshold.key + 1 <= ordered_key(0xff800000u);   // up to -inf: no score to compare with
+        streamed = !is_score(threshold);
         if (streamed) break;
-        maps.words = words_of(source.keys + 3);
-        maps.shift = static_cast<int32_t>(reinterpret_cast<uintptr_t>(source.base) / Score::kBytes % 4);
-        clear(maps.above, maps.words, self);
-        clear(maps.equal, maps.words, self);
-        if (self.index == 0) {
-            ptx::st_shared_u32(ptx::cvta_to_shared(&shared.stored), 0);
-            ptx::st_shared_u32(ptx::cvta_to_shared(&shared.ties), 0);
-        }
-        ptx::bar_sync();
-        const Wanted wanted{__uint_as_float(score_bits(threshold.key + 1)),
-                            __uint_as_float(threshold.ties > 0 ? score_bits(threshold.key) : 0x7fffffffu)};
-        filter(source, wanted, maps, self, shared);
-        ptx::bar_sync();
+        keep_candidates(source, threshold, maps, self, shared);
         count = static_cast<int32_t>(ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.stored)));
         const auto equal = static_cast<int32_t>(ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.ties)));
         streamed = count > kCapacity || count + equal < k;
         if (streamed) break;
-#pragma unroll
-        for (int j = 0; j < kKeysPerThread; ++j) {
-            const int32_t at = j * kThreads + static_cast<int32_t>(self.index);
-            const uint32_t bit = ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.candidate[at]));
-            keys[j] = source.load(at < count ? static_cast<int32_t>(bit) - maps.shift : -1);
-        }
-#pragma unroll
-        for (int j = 0; j < kKeysPerThread; ++j) keys[j] = fast_key(keys[j]);
+        load_candidates(source, count, maps, self, shared, keys);
         if (count < k) {   // all that were kept, and the first of the equal ones
             threshold = {kNanKey, k - count};
             break;
@@ -234,17 +276,8 @@ __device__ __forceinline__ int32_t select_keys(const Source<Score>& source, int3
         maps.shift = 0;
         return select_streamed(source, k, maps, self, shared);
     }
-    if (candidates) {
-#pragma unroll
-        for (int j = 0; j < kKeysPerThread; ++j) {
-            const int32_t i = j * kThreads + static_cast<int32_t>(self.index);
-            if (i >= count || keys[j] < threshold.key || (keys[j] == threshold.key && threshold.ties == 0)) continue;
-            const auto bit = static_cast<int32_t>(ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.candidate[i])));
-            set_bit(keys[j] > threshold.key ? maps.above : maps.equal, bit);
-        }
-    } else {
-        map_registers(keys, count, threshold, maps, self);
-    }
+    if (candidates) mark_candidates(keys, count, threshold, maps, self, shared);
+    else map_registers(keys, count, threshold, maps, self);
     ptx::bar_sync();
     return threshold.ties;
 }

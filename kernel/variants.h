@@ -92,6 +92,10 @@
     X(topk_cluster_bf16, Bf16, true, 512)   \
     X(topk_wide_fp32, Fp32, true, 1024)     \
     X(topk_wide_bf16, Bf16, true, 1024)
+// X(symbol, score type): rows streamed by clusters; sm_90 and later.
+#define LIDX_TOPK_SPREAD_VARIANTS(X)  \
+    X(topk_spread_fp32, Fp32)         \
+    X(topk_spread_bf16, Bf16)
 // X(symbol): the k best of lists; compute_80 code.
 #define LIDX_TOPK_MERGE_VARIANTS(X)  \
     X(topk_merge)

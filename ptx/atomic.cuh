@@ -31,7 +31,12 @@ LIDX_PTX uint32_t atom_acq_rel_gpu_global_add_u32(void* a, uint32_t b) {
     return d;
 }
 
-// redux.sync.op.type dst, src, membermask;      PTX ISA 7.0, sm_80 (9.7.13.12)
+// redux.sync.op.type dst, src, membermask;  .op = { .add, .max }, .type = { .u32 }      PTX ISA 7.0, sm_80 (9.7.13.12)
+LIDX_PTX uint32_t redux_sync_max_u32(uint32_t a, uint32_t membermask) {
+    uint32_t d;
+    asm volatile("redux.sync.max.u32 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(membermask));
+    return d;
+}
 LIDX_PTX uint32_t redux_sync_add_u32(uint32_t a, uint32_t membermask) {
     uint32_t d;
     asm volatile("redux.sync.add.u32 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(membermask));

@@ -21,8 +21,8 @@ struct Call {
     lidx_topk_args args;
     Call() {
         REQUIRE(lidx_topk_desc_init(&desc) == LIDX_OK);
-        desc.batch = 4;
-        desc.max_rows = 8;
+        desc.batch = 50;
+        desc.max_rows = 100;   // too many for clusters
         desc.max_tokens = 2;
         desc.max_keys = desc.score_stride = 1000000;   // slices: a workspace
         desc.k = 512;
@@ -42,8 +42,7 @@ TEST_CASE("topk: good input is one launch") {
     REQUIRE(lidx_topk_enqueue(f.context, &c.desc, &c.args, nullptr) == LIDX_OK);
     REQUIRE(fake().launch_count == 1);
     CHECK(std::string(fake().launches[0].function) == "topk_fp32");
-    CHECK(fake().launches[0].config.gridDimX % 8 == 0);
-    CHECK(fake().launches[0].config.gridDimX > 8);
+    CHECK(fake().launches[0].config.gridDimX == 2 * 100);
     CHECK(fake().launches[0].config.blockDimX == 512);
     c.desc.score_type = LIDX_BF16;
     c.desc.flags = LIDX_FLAG_PDL;
@@ -55,7 +54,7 @@ TEST_CASE("topk: good input is one launch") {
     CHECK(fake().launch_count == 2);
 }
 
-TEST_CASE("topk: rows that CTAs hold are one launch without a workspace") {
+TEST_CASE("topk: rows of CTAs and clusters are one launch without a workspace") {
     Fixture f;
     const struct {
         int64_t max_keys;
@@ -64,14 +63,16 @@ TEST_CASE("topk: rows that CTAs hold are one launch without a workspace") {
     } rows[] = {{8192, "topk_held_fp32", 1, 512, 1},
                 {8193, "topk_cluster_fp32", 2, 512, 2},
                 {131072, "topk_cluster_fp32", 16, 512, 2},
-                {262144, "topk_wide_fp32", 16, 1024, 2}};
+                {262144, "topk_wide_fp32", 16, 1024, 2},
+                {262145, "topk_spread_fp32", 16, 512, 2},
+                {65535 * 128, "topk_spread_fp32", 16, 512, 2}};
     for (const auto& row : rows) {
         CAPTURE(row.max_keys);
         fake().launch_count = 0;
         Call c;
         c.desc.flags = LIDX_FLAG_PDL;
         c.desc.max_rows = 4;
-        c.desc.max_keys = row.max_keys;
+        c.desc.max_keys = c.desc.score_stride = row.max_keys;
         c.args.workspace = nullptr;
         REQUIRE(lidx_topk_enqueue(f.context, &c.desc, &c.args, nullptr) == LIDX_OK);
         REQUIRE(fake().launch_count == 1);
@@ -82,7 +83,7 @@ TEST_CASE("topk: rows that CTAs hold are one launch without a workspace") {
     }
 }
 
-TEST_CASE("topk: workspace only where rows are few and long") {
+TEST_CASE("topk: workspace only where rows are many and long") {
     Fixture f;
     Call c;
     size_t bytes = 1;

@@ -378,14 +378,45 @@ TEST_CASE("topk: repeated runs give the same bits") {
     }
 }
 
+// More keys than a launch for these rows would hold. On cc 9.0 and 10.0: four parts, two, and rows of one that is
+// sampled or not; elsewhere one CTA a row.
 TEST_CASE("topk: every kind of row, streamed") {
     uint64_t seed = 2500;
     for (int kind = 0; kind < static_cast<int>(Kind::kCount); ++kind) {
-        Case c = simple(3, 20000, kind % 2 != 0 ? 512 : 2048, static_cast<Kind>(kind), ++seed);
-        c.max_keys = c.stride = 262145;   // more than a launch for these would hold
-        c.sight.lengths = {20000, 8192, 2049};
+        Case c = simple(4, 262145, kind % 2 != 0 ? 512 : 2048, static_cast<Kind>(kind), ++seed);
+        c.stride = c.max_keys + (kind % 3 == 1 ? 3 : 7);
+        c.sight.lengths = {33000, 16400, 8192 + kind % 2, 2049};
         c.bf16 = seed % 3 == 0;
         c.sort = seed % 4 == 0 ? LIDX_SORT_SCORE : LIDX_SORT_POSITION;
+        run(c);
+    }
+}
+
+// Every output, forced keys, and all lengths around the parts' number and size.
+TEST_CASE("topk: streaming clusters meet rows of any length") {
+    uint64_t seed = 2600;
+    for (int variant = 0; variant < 4; ++variant) {
+        Case c = simple(8, 262145, 700, variant % 2 != 0 ? Kind::kMixed : Kind::kTies, ++seed);
+        c.sight.lengths = {0, 700, 701, 8191, 16383, 16384, 24577, 40961};
+        c.stride = c.max_keys + variant;
+        c.index_kind = static_cast<lidx_index_kind>(variant);
+        c.page_size = 48;
+        c.scores_out = variant % 2 == 0;
+        c.sort = variant == 3 ? LIDX_SORT_SCORE : LIDX_SORT_POSITION;
+        if (variant >= 2) c.forced_first = 5, c.forced_last = 300;
+        run(c, 2);
+    }
+}
+
+// More rows than clusters pay for.
+TEST_CASE("topk: many rows streamed") {
+    uint64_t seed = 2700;
+    for (const Kind kind : {Kind::kNormal, Kind::kTies, Kind::kMixed, Kind::kPeriodic, Kind::kFewAbovePlateau}) {
+        Case c = simple(150, 20000, 600, kind, ++seed);
+        for (int64_t i = 0; i < 150; ++i)   // few long ones: the emulator's time
+            c.sight.lengths[static_cast<size_t>(i)] = i % 40 == 0 ? 20000 - i : i % 7;
+        c.stride = 20000;
+        c.bf16 = seed % 2 == 0;
         run(c);
     }
 }

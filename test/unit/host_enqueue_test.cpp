@@ -500,7 +500,7 @@ TEST_CASE("open: a retained primary context is released, modules are unloaded, t
     Context context;
     REQUIRE(open(0, &context) == LIDX_OK);
     CHECK(fake().retains == 1);
-    CHECK(fake().modules_loaded == 8);  // two scorers, three of the cache, three of top-k
+    CHECK(fake().modules_loaded == 9);  // two scorers, three of the cache, four of top-k
     CHECK(fake().stack_depth == 0);
     lidx_device_info info = {};
     info.struct_size = sizeof(info);

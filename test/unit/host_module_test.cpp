@@ -59,7 +59,7 @@ TEST_CASE("module: a device gets the modules it can run, and shared memory is se
     const lidx::Driver driver = fake_table();
     const struct {
         int capability, modules, functions, topk, topk_clusters;
-    } cases[] = {{100, 3, 17, 8, 4}, {103, 3, 17, 8, 4}, {90, 6, 17, 8, 4}, {80, 1, 1, 2, 0}, {120, 2, 1, 8, 0}};
+    } cases[] = {{100, 4, 17, 10, 6}, {103, 4, 17, 10, 6}, {90, 7, 17, 10, 6}, {80, 1, 1, 2, 0}, {120, 3, 1, 10, 0}};
     for (const auto& row : cases) {
         CAPTURE(row.capability);
         fake_reset();
@@ -155,7 +155,7 @@ TEST_CASE("module: what the driver refuses is LIDX_ERR_MODULE, and nothing stays
         {FakeCall::k_cuModuleGetFunction, 21,
          "fatbin of topk on compute capability 10.0: cuModuleGetFunction of topk_fp32"},
         {FakeCall::k_cuModuleGetFunction, 23, "cuModuleGetFunction of topk_held_fp32"},
-        {FakeCall::k_cuModuleGetFunction, 29, "cuModuleGetFunction of topk_merge"},
+        {FakeCall::k_cuModuleGetFunction, 31, "cuModuleGetFunction of topk_merge"},
         {FakeCall::k_cuFuncGetAttribute, 1, "cuFuncGetAttribute NUM_REGS of sm100_score_h64_t1"},
         {FakeCall::k_cuFuncSetAttribute, 2, "cuFuncSetAttribute MAX_DYNAMIC_SHARED_SIZE_BYTES"},
     };

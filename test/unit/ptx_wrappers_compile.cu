@@ -158,6 +158,7 @@ extern "C" __global__ void wrappers_atomic(uint32_t* words, const uint8_t* in, b
     st_shared_u64(address + 8, ld_shared_u64(address + 16));
     red_shared_add_u32(address, 3);
     red_shared_or_b32(address + 4, redux_sync_add_u32(ld_shared_u16(address + 6), kFullMask));
+    red_shared_or_b32(address + 4, redux_sync_max_u32(ld_shared_u16(address + 6), kFullMask));
     words[0] = atom_shared_add_u32(address, 1) + atom_acq_rel_gpu_global_add_u32(words + 1, 1);
     words[2] = ld_global_u32(there, in, 7) + ld_global_u16(there, in + 8, 7) +
                static_cast<uint32_t>(ld_global_s32(in + 12));
