@@ -124,8 +124,8 @@ namespace {
         .q_pairs = false,                                                                                            \
         .auto_tokens = 0,                                                                                            \
         .threads = sm90_decode::kThreads,                                                                            \
-        .shared_bytes = sm90_decode::shared_bytes(sm90_decode::kGroups),                                             \
-        .shared_bytes_decode = sm90_decode::shared_bytes(1),                                                         \
+        .shared_bytes = sm90_decode::shared_bytes(sm90_decode::kGroups, sm90_decode::kWarpgroups),                   \
+        .shared_bytes_decode = sm90_decode::shared_bytes(1, sm90_decode::kWarpgroups),                               \
         .shared_bytes_static = 0,                                                                                    \
         .tmem_columns = 0,                                                                                           \
     },

@@ -335,17 +335,24 @@ lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device, int
     plan.block[1] = plan.block[2] = 1;
     if (row.schedule != Schedule::kTiles) {
         const bool warpgroups = row.schedule == Schedule::kWarpgroups;
-        const int64_t most_ctas = warpgroups ? sm90_decode::kMaxCtas : multiprocessors;
-        plan.grid[0] = static_cast<uint32_t>(
-            sm90_score::grid_ctas(desc.batch, columns_covered, launch_tokens, row.tile_keys, row.tile_tokens,
-                                  std::min(most_ctas, multiprocessors)));
+        const int ctas_per_sm = warpgroups && desc.max_sms == 0 ? sm90_decode::kCtasPerSm : 1;
+        const int64_t most_ctas =
+            warpgroups ? std::min(sm90_decode::kMaxCtas, multiprocessors * ctas_per_sm) : multiprocessors;
+        plan.grid[0] = static_cast<uint32_t>(sm90_score::grid_ctas(desc.batch, columns_covered, launch_tokens,
+                                                                   row.tile_keys, row.tile_tokens, most_ctas));
         plan.grid[1] = plan.grid[2] = 1;
         const int64_t tokens = request_tokens(desc);   // as many Q buffers as its blocks have groups
         int bytes = row.shared_bytes;
         if (warpgroups) {
-            bytes = sm90_decode::shared_bytes(
-                sm90_decode::groups_of(tokens, row.tile_tokens / sm90_decode::kGroups));
-            plan.params.tiles[0] = sm90_decode::share_part(plan.grid[0] * sm90_decode::kWarpgroups);
+            const int groups = sm90_decode::groups_of(tokens, row.tile_tokens / sm90_decode::kGroups);
+            const int count = sm90_decode::launch_warpgroups(
+                desc.batch * sm90_decode::units_of(columns_covered, tokens, row.tile_tokens), plan.grid[0],
+                sm90_decode::kWarpgroups / ctas_per_sm);
+            bytes = sm90_decode::shared_bytes(groups, count);
+            plan.block[0] = static_cast<uint32_t>(count * sm90_decode::kWarpgroupThreads);
+            plan.params.tiles[0] = sm90_decode::share_part(plan.grid[0] * static_cast<uint32_t>(count));
+            plan.params.tiles[1] = static_cast<uint32_t>(sm90_decode::warpgroup_bytes(groups));
+            plan.params.tiles[2] = static_cast<uint32_t>(count);
         } else if (row.shared_bytes_decode != row.shared_bytes) {
             bytes = sm90_score::shared_bytes(tokens, row.tile_tokens / sm90_score::kGroups);
         }

@@ -23,12 +23,14 @@ LIDX_HOST_DEVICE constexpr int32_t most_tokens(const RowView& v) {
     return v.max_tokens < v.rows ? v.max_tokens : v.rows;
 }
 
-LIDX_HOST_DEVICE constexpr RequestRows clamp_rows(const RowView& v, int64_t begin, int64_t end) {
-    const int64_t first = clamp(begin, 0, v.rows);
-    const int64_t last = clamp(end, first, v.rows);
-    const int64_t tokens = clamp(last - first, 0, v.max_tokens);
-    const int64_t from = clamp(first, v.first_row, v.end_row);
-    return {static_cast<int32_t>(from), static_cast<int32_t>(clamp(first + tokens, from, v.end_row) - from),
+template <class Int = int64_t>
+LIDX_HOST_DEVICE constexpr RequestRows clamp_rows(const RowView& v, std::type_identity_t<Int> begin,
+                                                  std::type_identity_t<Int> end) {
+    const Int first = clamp<Int>(begin, 0, v.rows);
+    const Int last = clamp<Int>(end, first, v.rows);
+    const Int tokens = clamp<Int>(last - first, 0, v.max_tokens);
+    const Int from = clamp<Int>(first, v.first_row, v.end_row);
+    return {static_cast<int32_t>(from), static_cast<int32_t>(clamp<Int>(first + tokens, from, v.end_row) - from),
             static_cast<int32_t>(last - from)};
 }
 

@@ -76,8 +76,8 @@ struct ScoreParams {
     FloatType weight_type;
     FloatType weight2_type;
     FloatType score_type;
-    uint32_t tiles[3];                  // the launch's work: requests, key tiles, slices (kernel/schedule.h); or what
-                                        // divides by the number of warpgroups (kernel/sm90_decode_layout.h)
+    uint32_t tiles[3];                  // the launch's work: requests, key tiles, slices (kernel/schedule.h); or the
+                                        // shares and shared memory of warpgroups (kernel/sm90_decode_layout.h)
 };
 static_assert(sizeof(ScoreParams) == 264, "host and device agree on the layout");
 

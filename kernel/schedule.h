@@ -5,6 +5,7 @@
 // the depth, no reduction between CTAs. blockIdx.z takes a contiguous range of its request's own token tiles.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
 #include "kernel/problem.h"
 
@@ -57,7 +58,9 @@ LIDX_HOST_DEVICE constexpr TileRange slice_tiles(int32_t tiles, uint32_t slice, 
 // Most tiles that one CTA can meet; 1 means that the launch never reaches the second Q buffer.
 LIDX_HOST_DEVICE constexpr int64_t slice_tiles_max(int64_t tiles, int64_t slices) { return ceil_div(tiles, slices); }
 
-LIDX_HOST_DEVICE constexpr int64_t clamp(int64_t value, int64_t low, int64_t high) {
+template <class Int = int64_t>
+LIDX_HOST_DEVICE constexpr Int clamp(std::type_identity_t<Int> value, std::type_identity_t<Int> low,
+                                     std::type_identity_t<Int> high) {
     return value < low ? low : value > high ? high : value;
 }
 

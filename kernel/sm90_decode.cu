@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // FP8 indexer scores of few tokens per request (decode) on Hopper, sm_90a: depth 128, 64 and 32 heads, plain work
-// (kernel/variants.h). Made to start early and to stay out of the memory's way: 512 threads, 99 to 201 KiB of shared
-// memory, a rolled loop, no tensor map, no loading warps.
+// (kernel/variants.h). Made to start early and to stay out of the memory's way: two CTAs of 256 threads
+// a multiprocessor, 26 to 50 KiB of shared memory a warpgroup, a rolled loop, no tensor map, no loading warps.
 //
 //     score[row, key] = k_scale[key] * sum_h relu(q[row, h] . k[key]) * q_scale[row, h]
 //
-// Each of the four warpgroups of a CTA is a worker of its own: it has an equal part of all key tiles
+// Each warpgroup is a worker of its own: it has an equal part of all key tiles
 // (kernel/sm90_decode_layout.h), its own Q and its own weights, and meets the others nowhere. S = K Q^T by wgmma:
 // operand A a tile of 64 keys in registers, sixteen keys a warp; operand B the 64 token-head pairs of a group in shared
 // memory: one token of 64 heads, two of 32. A tile meets up to four groups, so 4 (8) tokens cost one read of K.
@@ -61,10 +61,10 @@ __device__ __forceinline__ void copy_block(const ScoreParams& p, const Worker& s
     const uint32_t thread = 32 * self.warp + self.lane, column = thread / 8, chunk = thread % 8;
     const auto columns = static_cast<uint32_t>(tokens * T::kHeads);
     const uint8_t* const from = p.q + int64_t{row} * (T::kHeads * kDepth) + thread * 16;
-    const ptx::SharedAddr to = ptx::cvta_to_shared(shared.q[0][self.warpgroup]) +
+    const ptx::SharedAddr to = ptx::cvta_to_shared(shared.q[0]) +
                                (column * kDepth + ((chunk ^ column % 8) << 4));
     const float* const weights = static_cast<const float*>(p.q_scale) + int64_t{row} * T::kHeads + thread;
-    const ptx::SharedAddr weights_to = ptx::cvta_to_shared(shared.weights[0][self.warpgroup]) + 4 * thread;
+    const ptx::SharedAddr weights_to = ptx::cvta_to_shared(shared.weights[0]) + 4 * thread;
 #pragma unroll 1
     for (uint32_t group = 0; group * kColumns < columns; ++group) {
         const uint32_t rest = columns - group * kColumns;   // 32 or, for a whole group, 64 or more
@@ -84,13 +84,13 @@ __device__ __forceinline__ void load_tile(const Worker& self, Shared& shared, co
     const uint8_t* const k = shfl(place.k, i) + self.lane * 16;
     const uint8_t* const k_scale = shfl(place.k_scale, i) + self.lane * 4;
     const uint32_t key = self.lane / 8, swizzle = (self.lane % 8 ^ key) << 4;
-    const ptx::SharedAddr to = ptx::cvta_to_shared(&shared.k[self.warpgroup][self.warp][i % kStages][key * kDepth]);
+    const ptx::SharedAddr to = ptx::cvta_to_shared(&shared.k[self.warp][i % kStages][key * kDepth]);
 #pragma unroll
     for (uint32_t j = 0; j < 4; ++j)   // key + 4 j: bit 2 of its number changes with j
         if (static_cast<int32_t>(key + 4 * j) < live)
             ptx::cp_async_cg_16(to + (4 * j * kDepth + (swizzle ^ j % 2 * 64)), k + 4 * j * kDepth, policy);
     if (static_cast<int32_t>(self.lane) < live)
-        ptx::cp_async_ca_4(ptx::cvta_to_shared(&shared.k_scale[self.warpgroup][self.warp][i % kStages][self.lane]),
+        ptx::cp_async_ca_4(ptx::cvta_to_shared(&shared.k_scale[self.warp][i % kStages][self.lane]),
                            k_scale);
     ptx::cp_async_commit_group();
 }
@@ -150,39 +150,44 @@ __device__ __forceinline__ void score(const ScoreParams& p) {
     self.lane = ptx::tid_x() % 32;
     self.warp = shfl(ptx::tid_x() / 32 % 4, 0);
     self.warpgroup = shfl(ptx::tid_x() / kWarpgroupThreads, 0);
+    self.warpgroups = p.tiles[2];
     ptx::griddepcontrol_launch_dependents();
     ptx::griddepcontrol_wait();   // what the kernel before wrote is read from here on
-    if (self.warpgroup == kWarpgroups - 1) prefetch_table(p, ptx::tid_x() % kWarpgroupThreads);
+    RawSpan raw = ask_span(p, static_cast<int32_t>(self.lane));
+    if (self.warpgroup == self.warpgroups - 1) prefetch_table(p, ptx::tid_x() % kWarpgroupThreads);
     self.total = self.unit = self.end = self.before = 0;
     self.base = 0;
-    if (p.view.batch > 32) find_share<T>(p, self);
-    auto& shared = *reinterpret_cast<Shared*>(dynamic_shared);
+    auto& shared = *reinterpret_cast<Shared*>(dynamic_shared + self.warpgroup * p.tiles[1]);
+    if (p.view.batch > 32) {
+        find_share<T>(p, self, *reinterpret_cast<Shared*>(dynamic_shared));
+        raw = ask_span(p, self.base + static_cast<int32_t>(self.lane));
+    }
     const uint64_t q_descriptor =
-        wgmma_descriptor_k_major_128b(ptx::cvta_to_shared(shared.q[0][self.warpgroup]).value);
-    const ptx::SharedAddr weights_at = ptx::cvta_to_shared(&shared.weights[0][self.warpgroup][2 * (self.lane % 4)]);
+        wgmma_descriptor_k_major_128b(ptx::cvta_to_shared(shared.q[0]).value);
+    const ptx::SharedAddr weights_at = ptx::cvta_to_shared(&shared.weights[0][2 * (self.lane % 4)]);
     const uint32_t barrier = 1 + self.warpgroup;
     const int32_t key = lane_key<T>(self.lane);
     // Of matrix lane / 8 of four the row lane % 8: keys 0-7, 8-15 of chunk 0, then of chunk 1.
     const uint32_t fragment_key = self.lane % 16, fragment_chunk = self.lane / 16;
     const ptx::SharedAddr fragment =
-        ptx::cvta_to_shared(&shared.k[self.warpgroup][self.warp][0][fragment_key * kDepth]);
+        ptx::cvta_to_shared(&shared.k[self.warp][0][fragment_key * kDepth]);
     const uint32_t fragment_swizzle = (fragment_chunk ^ fragment_key % 8) << 4;
 
     int32_t row = -1, tokens = 0, groups = 0;
     bool landed = false;         // Q of `row`
-    uint64_t policy = 0;         // of reads of K
+    // K goes first where L2 needs room, so that what others left there stays.
+    const uint64_t policy = ptx::createpolicy_fractional_evict_first();
     float* cell = nullptr;       // of scores: the lane's token of a block's first group, key lane_key() of key 0
     while (true) {
         const bool start = row < 0;
-        const Place place = find_places<T>(p, self, row, [&](const Place& at) {
+        if (!start) raw = ask_span(p, self.base + static_cast<int32_t>(self.lane));
+        const Place place = find_places<T>(p, self, raw, row, [&](const Place& at) {
             if (!start) return;
             row = shfl(at.row, 0);
             tokens = tokens_of(shfl(at.facts, 0));
             copy_block<T>(p, self, shared, row, tokens);   // nothing if the share is empty
         });
         if (start) {
-            policy = self.total <= kFewUnits ? ptx::createpolicy_fractional_evict_first()
-                                             : ptx::createpolicy_fractional_evict_normal();
 #pragma unroll 1
             for (uint32_t i = 0; i < kStages; ++i) load_tile(self, shared, place, i, policy);
         }
@@ -213,10 +218,10 @@ __device__ __forceinline__ void score(const ScoreParams& p) {
             uint32_t k[4][4];
 #pragma unroll
             for (uint32_t step = 0; step < 4; ++step)
-                ptx::ldmatrix_m8n8_x4_b16(k[step], fragment + (i % kStages * sizeof(shared.k[0][0][0]) +
+                ptx::ldmatrix_m8n8_x4_b16(k[step], fragment + (i % kStages * sizeof(shared.k[0][0]) +
                                                                (fragment_swizzle ^ step * 32)));
             const float k_scale = ptx::ld_shared_f32(
-                ptx::cvta_to_shared(&shared.k_scale[self.warpgroup][self.warp][i % kStages][key]));
+                ptx::cvta_to_shared(&shared.k_scale[self.warp][i % kStages][key]));
             const bool live = key < live_of(facts);
             float* to = cell + shfl(place.key, i);
             uint64_t group_q = q_descriptor;

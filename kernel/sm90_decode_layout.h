@@ -12,7 +12,7 @@ inline constexpr int kTileKeys = 64;          // M of wgmma: four warps of sixte
 inline constexpr int kWarpKeys = 16;
 inline constexpr int kColumns = 64;           // N: the token-head pairs of a group
 inline constexpr int kDepth = 128;
-inline constexpr int kWarpgroups = 4;
+inline constexpr int kWarpgroups = 4;         // of a CTA at most
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kThreads = kWarpgroups * kWarpgroupThreads;
 inline constexpr int kGroups = 4;             // the most that share one read of K
@@ -21,18 +21,32 @@ inline constexpr int kStages = 2;
 // Tiles of a warpgroup that its lanes look up at once; those of 32 behind them are looked up again with the next ones.
 inline constexpr int kWindow = (32 - kStages) / kStages * kStages;
 
-// ---- shared memory. K lies under the 128-byte swizzle of eight rows, Q too.
+// ---- shared memory, of a warpgroup. K lies under the 128-byte swizzle of eight rows, Q too.
 struct alignas(1024) Shared {
-    uint8_t k[kWarpgroups][4][kStages][kWarpKeys * kDepth];   // [warpgroup][warp][stage][16 keys, 128 bytes]
-    float k_scale[kWarpgroups][4][kStages][kWarpKeys];
-    float weights[kGroups][kWarpgroups][kColumns];
-    alignas(1024) uint8_t q[kGroups][kWarpgroups][kColumns * kDepth];   // [group][warpgroup][64 columns, 128 bytes]; B
+    uint8_t k[4][kStages][kWarpKeys * kDepth];   // [warp][stage][16 keys, 128 bytes]
+    float k_scale[4][kStages][kWarpKeys];
+    float weights[kGroups][kColumns];
+    uint32_t warp_units[kThreads / 32];          // the first warpgroup's: of the CTA's warps
+    alignas(1024) uint8_t q[kGroups][kColumns * kDepth];   // [group][64 columns, 128 bytes]; B
 };
-// Dynamic shared memory of a launch: it ends behind the groups that its blocks can have.
-LIDX_HOST_DEVICE constexpr int shared_bytes(int groups) {
-    return static_cast<int>(sizeof(Shared)) - (kGroups - groups) * kWarpgroups * kColumns * kDepth;
+// It ends behind the groups that a launch's blocks can have.
+LIDX_HOST_DEVICE constexpr int warpgroup_bytes(int groups) {
+    return static_cast<int>(sizeof(Shared)) - (kGroups - groups) * kColumns * kDepth;
 }
-static_assert(shared_bytes(kGroups) <= 232448, "227 KiB per CTA (CUDA C++ Programming Guide, compute capability 9.0)");
+// Dynamic shared memory of a launch.
+LIDX_HOST_DEVICE constexpr int shared_bytes(int groups, int warpgroups) { return warpgroups * warpgroup_bytes(groups); }
+static_assert(shared_bytes(kGroups, kWarpgroups) <= 232448,
+              "227 KiB per CTA (CUDA C++ Programming Guide, compute capability 9.0)");
+
+// Two CTAs share a multiprocessor, with half of the warpgroups each: they start earlier than one. 1 x 131072 keys take
+// 11.3 instead of 11.6 us, and no shape longer. A launch with a limit of multiprocessors has one CTA on each.
+inline constexpr int kCtasPerSm = 2;
+// Warpgroups of a CTA, of `most`: no more than there can be tiles for. 1 x 8192 keys take 6.1 us with one, 6.4 with
+// four.
+LIDX_HOST_DEVICE constexpr int launch_warpgroups(int64_t units, int64_t ctas, int most) {
+    const int64_t each = ceil_div(units, ctas);
+    return each < most ? static_cast<int>(each < 1 ? 1 : each) : most;
+}
 
 // Groups of a launch whose requests have up to so many tokens.
 LIDX_HOST_DEVICE constexpr int32_t groups_of(int64_t tokens, int group_tokens) {
@@ -56,16 +70,13 @@ LIDX_HOST_DEVICE constexpr int64_t units_of(int64_t keys, int64_t tokens, int bl
 }
 
 // The equal part of worker `index` of `count` begins here: a worker is a warpgroup. part = share_part(count), which the
-// host works out (ScoreParams::tiles[0]); count^2 < 2^32.
+// host works out (ScoreParams::tiles[0]; tiles[1] is warpgroup_bytes(), tiles[2] the warpgroups of a CTA);
+// count^2 < 2^32.
 LIDX_HOST_DEVICE constexpr uint32_t share_part(uint32_t count) { return UINT32_MAX / count + 1; }   // 2^32 / count, up
 LIDX_HOST_DEVICE constexpr uint32_t share_begin(uint32_t total, uint32_t index, uint32_t count, uint32_t part) {
     return index >= count ? total : static_cast<uint32_t>(uint64_t{total} * (index * part) >> 32);
 }
 inline constexpr int64_t kMaxCtas = 65535 / kWarpgroups;
-
-// Up to so many units K is read as what L2 should give up first, so that what was there before stays: 16 x 32768 keys
-// take 28.2 instead of 30.6 us, 32 x 8192 18.0 instead of 19.3; but 256 x 65536 take 570 instead of 567.
-inline constexpr uint32_t kFewUnits = 65536;
 
 // ---- whether a launch is this kernel's choice: few keys, or one group. With more groups a tile is multiplied and
 // reduced by one warpgroup, group by group, where sm90_score has a warpgroup a group: measured, docs/kernel-sm90.md.

@@ -59,6 +59,7 @@ __device__ __forceinline__ bool is_fresh(uint32_t facts) { return facts >> 16 !=
 
 struct Worker {
     uint32_t lane, warp, warpgroup;   // warp: of the warpgroup
+    uint32_t warpgroups;              // of the CTA
     uint32_t total;                   // units of the launch
     uint32_t unit, end;               // of the window's first tile; the share's
     int32_t base;                     // 32 requests that the window begins with
@@ -73,55 +74,83 @@ __device__ __forceinline__ void prefetch_table(const ScoreParams& p, uint32_t th
         ptx::prefetch_global_l2(p.block_table + entry);
 }
 
-// A request as request_span() has it; its length is asked for before its rows, so that both are on their way at once.
-__device__ __forceinline__ RequestSpan load_span(const ScoreParams& p, const Worker& self, int32_t request) {
+// What memory holds about a request, asked for all at once: its length and, of cumulated rows, both ends.
+struct RawSpan {
+    uint32_t length;        // int32
+    ptx::U32x2 wide_length; // int64
+    uint32_t row_begin, row_end;
+};
+__device__ __forceinline__ RawSpan ask_span(const ScoreParams& p, int32_t request) {
     const bool exists = request < p.view.batch, wide = p.view.wide != 0;
+    const bool cumulated = exists && p.view.row_map == RowMap::kCuSeqlens;
     const void* const lengths = p.view.lengths;
-    const uint32_t narrow = ptx::ld_global_u32(exists && !wide, static_cast<const int32_t*>(lengths) + request, 0);
-    const ptx::U32x2 both = ptx::ld_global_v2_u32(exists && wide, static_cast<const int64_t*>(lengths) + request);
-    if (!exists) return {0, 0, 0};
-    const RequestRows rows = request_rows(p.view, request);
-    const auto length = wide ? static_cast<int64_t>(uint64_t{both.y} << 32 | both.x) : static_cast<int32_t>(narrow);
+    RawSpan raw;
+    raw.length = ptx::ld_global_u32(exists && !wide, static_cast<const int32_t*>(lengths) + request, 0);
+    raw.row_begin = ptx::ld_global_u32(cumulated, p.view.row_map_data + request, 0);
+    raw.row_end = ptx::ld_global_u32(cumulated, p.view.row_map_data + request + 1, 0);
+    raw.wide_length = ptx::ld_global_v2_u32(exists && wide, static_cast<const int64_t*>(lengths) + request);
+    return raw;
+}
+
+// As request_span() has it; all zeros where there is no such request.
+__device__ __forceinline__ RequestSpan span_of(const ScoreParams& p, int32_t request, const RawSpan& raw) {
+    if (request >= p.view.batch) return {0, 0, 0};
+    const RequestRows rows =
+        p.view.row_map == RowMap::kCuSeqlens
+            ? clamp_rows<int32_t>(p.view, static_cast<int32_t>(raw.row_begin), static_cast<int32_t>(raw.row_end))
+            : request_rows(p.view, request);
+    const auto length = p.view.wide != 0
+                            ? static_cast<int64_t>(uint64_t{raw.wide_length.y} << 32 | raw.wide_length.x)
+                            : static_cast<int32_t>(raw.length);
     return {rows.begin, rows.tokens, keys_of_length(p.view, length).end};
 }
 
+__device__ __forceinline__ uint32_t tiles_of(const RequestSpan& span) {
+    return (static_cast<uint32_t>(span.keys) + kTileKeys - 1) / kTileKeys;
+}
 template <class T>
-__device__ __forceinline__ uint32_t request_units(const RequestSpan& span) {
-    return static_cast<uint32_t>(units_of(span.keys, span.tokens, T::kBlockTokens));
+__device__ __forceinline__ uint32_t units_of(const RequestSpan& span) {
+    return tiles_of(span) * ((static_cast<uint32_t>(span.tokens) + T::kBlockTokens - 1) / T::kBlockTokens);
 }
 
 template <class T>
-__device__ __forceinline__ Requests load_requests(const ScoreParams& p, const Worker& self, int32_t base,
-                                                  uint32_t before) {
-    const RequestSpan span = load_span(p, self, base + static_cast<int32_t>(self.lane));
-    const auto units = request_units<T>(span);
+__device__ __forceinline__ Requests requests_of(const ScoreParams& p, const Worker& self, int32_t base, uint32_t before,
+                                                const RawSpan& raw) {
+    const RequestSpan span = span_of(p, base + static_cast<int32_t>(self.lane), raw);
+    const uint32_t units = units_of<T>(span);
     return {units, before + inclusive_scan(units, self.lane, static_cast<uint32_t>(min(p.view.batch, 32))),
-            (span.keys + kTileKeys - 1) / kTileKeys, span.keys, span.tokens, span.row_begin};
+            static_cast<int32_t>(tiles_of(span)), span.keys, span.tokens, span.row_begin};
 }
 
 __device__ __forceinline__ void take_share(const ScoreParams& p, Worker& self, uint32_t total) {
-    const uint32_t workers = ptx::nctaid_x() * kWarpgroups, part = p.tiles[0];
-    const uint32_t index = ptx::ctaid_x() * kWarpgroups + self.warpgroup;
+    const uint32_t workers = ptx::nctaid_x() * self.warpgroups, part = p.tiles[0];
+    const uint32_t index = ptx::ctaid_x() * self.warpgroups + self.warpgroup;
     self.total = total;
     self.unit = share_begin(total, index, workers, part);
     self.end = share_begin(total, index + 1, workers, part);
 }
 
-// More requests than lanes: a lane sums a segment of them.
+// More requests than lanes: all threads of the CTA sum them, a thread a segment of them.
 template <class T>
-__device__ __forceinline__ void find_share(const ScoreParams& p, Worker& self) {
-    const auto batch = static_cast<uint32_t>(p.view.batch), each = (batch + 31) / 32;
+__device__ __forceinline__ void find_share(const ScoreParams& p, Worker& self, Shared& shared) {
+    const uint32_t thread = ptx::tid_x(), threads = self.warpgroups * kWarpgroupThreads, warps = threads / 32;
+    const auto batch = static_cast<uint32_t>(p.view.batch), each = (batch + threads - 1) / threads;
     uint32_t own = 0;
 #pragma unroll 1
-    for (uint32_t request = self.lane * each; request < (self.lane + 1) * each && request < batch; ++request)
-        own += request_units<T>(load_span(p, self, static_cast<int32_t>(request)));
-    const uint32_t through = inclusive_scan(own, self.lane, 32);
-    take_share(p, self, shfl(through, 31));
+    for (uint32_t request = thread * each; request < (thread + 1) * each && request < batch; ++request)
+        own += units_of<T>(span_of(p, static_cast<int32_t>(request), ask_span(p, static_cast<int32_t>(request))));
+    const uint32_t of_warp = inclusive_scan(own, self.lane, 32);
+    const ptx::SharedAddr warp_units = ptx::cvta_to_shared(shared.warp_units);
+    if (self.lane == 31) ptx::st_shared_u32(warp_units + thread / 32 * 4, of_warp);
+    ptx::bar_sync();
+    const uint32_t units = self.lane < warps ? ptx::ld_shared_u32(warp_units + self.lane * 4) : 0;
+    const uint32_t through = inclusive_scan(units, self.lane, kThreads / 32);
+    take_share(p, self, shfl(through, warps - 1));
     if (self.unit >= self.end) return;
-    const uint32_t beyond = ptx::vote_sync_ballot(through > self.unit, ptx::kFullMask);
-    const auto segment = static_cast<uint32_t>(__ffs(static_cast<int>(beyond)) - 1);
-    self.base = static_cast<int32_t>(segment * each);
-    self.before = shfl(through - own, segment);
+    const uint32_t beyond = ptx::vote_sync_ballot(self.lane < warps && through > self.unit, ptx::kFullMask);
+    const auto warp = static_cast<uint32_t>(__ffs(static_cast<int>(beyond)) - 1);
+    self.base = static_cast<int32_t>(warp * 32 * each);
+    self.before = shfl(through - units, warp);
 }
 
 __device__ __forceinline__ uint32_t page_index(const ScoreParams& p, int32_t key) {
@@ -139,16 +168,16 @@ __device__ __forceinline__ void fill_place(const ScoreParams& p, const Place& pl
                            dead_score());
 }
 
-// Lane i: the warpgroup's tile at unit + i; none if the share is empty. `located` runs between the look into the block
-// table and its answer.
+// Lane i: the warpgroup's tile at unit + i; none if the share is empty. raw: of request self.base + lane. `located` runs
+// between the look into the block table and its answer.
 template <class T, class Located>
-__device__ __forceinline__ Place find_places(const ScoreParams& p, Worker& self, int32_t row_before,
+__device__ __forceinline__ Place find_places(const ScoreParams& p, Worker& self, RawSpan raw, int32_t row_before,
                                              const Located& located) {
     Place place{nullptr, nullptr, 0, 0, 0};
     int32_t keys = 0, tokens = 0, request = 0, base = self.base;
     uint32_t so_far = self.before;
     while (true) {
-        const Requests r = load_requests<T>(p, self, base, so_far);
+        const Requests r = requests_of<T>(p, self, base, so_far, raw);
         if (p.view.batch <= 32 && self.end == 0)
             take_share(p, self, shfl(r.through, static_cast<uint32_t>(p.view.batch) - 1));
         const uint32_t unit = self.unit + self.lane;
@@ -183,6 +212,7 @@ __device__ __forceinline__ Place find_places(const ScoreParams& p, Worker& self,
             self.base = base;
             self.before = so_far;
         }
+        raw = ask_span(p, base + static_cast<int32_t>(self.lane));
     }
     int32_t page = request, slot = place.key;
     const int32_t live = min(keys - place.key, kWarpKeys);

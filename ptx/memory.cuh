@@ -201,15 +201,10 @@ LIDX_PTX void ld_shared_v2_f32(float& d0, float& d1, SharedAddr a) {
 LIDX_PTX void prefetch_global_l2(const void* a) { asm volatile("prefetch.global.L2 [%0];" ::"l"(a) : "memory"); }
 
 // createpolicy.fractional.L2::primary_priority.b64 cache-policy;             PTX ISA 7.4, sm_80 (9.7.9.18)
-// .primary_priority = { .evict_first, .evict_normal }: of all accesses that have the policy.
+// .primary_priority = { .evict_first }: of all accesses that have the policy.
 LIDX_PTX uint64_t createpolicy_fractional_evict_first() {
     uint64_t cache_policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(cache_policy));
-    return cache_policy;
-}
-LIDX_PTX uint64_t createpolicy_fractional_evict_normal() {
-    uint64_t cache_policy;
-    asm("createpolicy.fractional.L2::evict_normal.b64 %0;" : "=l"(cache_policy));
     return cache_policy;
 }
 

@@ -113,13 +113,14 @@ int64_t expected_slices(const Machine& machine, const Inputs& in, const Outcome&
     return std::max<int64_t>(1, std::min(2 * multiprocessors / base, ceil_div(token_tiles, 2)));
 }
 
-// Persistent kernels: a CTA per multiprocessor, or per 64 keys of a token block where there are fewer. Others, the
-// seed document's grid: (requests, key tiles, slices).
+// Persistent kernels: a CTA per multiprocessor (decode: two, unless their number is limited), or per 64 keys of a token
+// block where there are fewer. Others, the seed document's grid: (requests, key tiles, slices).
 std::array<uint32_t, 3> expected_grid(const Machine& machine, const Inputs& in, const Outcome& out) {
     if (is_sm90(out.symbol)) {
         const int64_t units = in.c.batch * ceil_div(launch_columns(in), tile_keys_of(out.symbol)) *
                               ceil_div(std::min(in.max_tokens, in.max_rows), out.tile_tokens);
-        return {static_cast<uint32_t>(std::min<int64_t>(units, usable_multiprocessors(machine, in))), 1, 1};
+        const int64_t each = out.symbol.rfind("sm90_decode_", 0) == 0 && in.c.engine.sms == 0 ? 2 : 1;
+        return {static_cast<uint32_t>(std::min<int64_t>(units, each * usable_multiprocessors(machine, in))), 1, 1};
     }
     const int64_t key_tiles = ceil_div(launch_columns(in), 128), slices = expected_slices(machine, in, out);
     if (in.c.engine.sms != 0)   // the CTAs share the tiles

@@ -211,9 +211,10 @@ SM90 = {
 SM90_DECODE = {
     "kernel": "sm90_decode_h64",
     # 1 to 3 tokens and 0 to 200 keys a request: warpgroups whose share spans several requests, one after the other;
-    # then pages of one warp's reach and windows of 30 tiles that end inside a request.
+    # then pages of one warp's reach and windows of 30 tiles that end inside a request; then more requests than lanes.
     "cases": ["h64/d128/t3/b20/n200/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2112",
-              "h64/d128/t2/b2/n6000/p16/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5"],
+              "h64/d128/t2/b2/n6000/p16/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5",
+              "h64/d128/t1/b33/n2/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s7"],
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "1"},
     "always_all": True,
     "mutants": [
@@ -226,6 +227,7 @@ SM90_DECODE = {
              r"add.u32 \2, \2, 128; \1 [\2],", VALUE | UNDEFINED | UNORDERED),
         Kind("fence.proxy.async is missing", r"fence\.proxy\.async[^;]*;", "", {"missing-proxy-fence"}),
         Kind("the warpgroup does not meet", r"bar\.sync %r\d+, %r\d+;", "", UNORDERED | {"missing-proxy-fence"}),
+        Kind("the CTA does not meet", r"bar\.sync 0;", "", UNORDERED | STUCK),
         Kind("the warp does not meet", r"bar\.warp\.sync[^;]*;", "", {"ordered-by-convergence"} | UNORDERED),
         Kind("a fragment is missing", r"ldmatrix[^;]*;", "", VALUE | UNDEFINED),
         Kind("a fragment of the next 16 bytes", r"(ldmatrix[^\[]*\[)(%r\d+)\];",

@@ -119,6 +119,16 @@ class Rows(Bench):
             self.assertEqual(len(report["rows"]), 4)
             self.assertTrue(all(row["us"] > 0 and row["agrees"] for row in report["rows"]))
 
+    def test_flushed_by_reading(self):
+        for how in ("write", "read"):
+            report, text = self.report("--workload", "smoke", "smoke-ragged", "smoke-topk", "--runs", "2", "--flush", how)
+            self.assertEqual((report["timing"], report["flush"]), ("flushed", how))
+            self.assertIn("L2 " + ("filled by reading" if how == "read" else "overwritten") + " before it", text)
+            self.assertTrue(all(row["us"] > 0 and row["agrees"] for row in report["rows"]))
+            for row in report["rows"]:   # what moves pages and scores: scorers of paged keys have that
+                self.assertEqual(row["traffic_us"] is not None and row["traffic_us"] > 0, row["page"] > 0, row)
+        self.assertIsNone(self.report("--workload", "smoke", "--runs", "1", "--warm")[0]["flush"])
+
     def test_lists(self):
         everything = self.ok("--list")
         self.assertRegex(everything,

@@ -216,16 +216,16 @@ TEST_CASE("plan: decode has a kernel of its own on compute capability 9.0") {
                    "it needs batch * key tiles * token tiles up to 2147483647"));
 }
 
-TEST_CASE("plan: decode launches a CTA per multiprocessor, with as many buffers as there are groups") {
+TEST_CASE("plan: decode launches two CTAs per multiprocessor, with as many warpgroups as there are tiles for") {
     lidx_score_desc desc = paged_desc();
     desc.kernel = "sm90_decode_h64";
     const struct {
         int tokens;
         int64_t keys;
-        uint32_t grid, shared;
-    } cases[] = {   // K 65536, k_scale 2048, weights 4096, then 32768 a group
-        {1, 64, 2, 71680 + 32768}, {1, 6400, 132, 71680 + 32768},  {2, 1000, 32, 71680 + 65536},
-        {3, 1000, 32, 71680 + 98304}, {4, 1000, 32, 71680 + 131072}, {5, 1000, 64, 71680 + 131072},
+        uint32_t grid, warpgroups, each;
+    } cases[] = {   // of a warpgroup K 16384, k_scale 512, weights 1024, then 8192 a group from 18432 on; two requests
+        {1, 64, 2, 1, 26624},    {1, 6400, 200, 1, 26624},  {1, 8448, 264, 1, 26624},  {1, 8449, 264, 2, 26624},
+        {2, 1000, 32, 1, 34816}, {3, 1000, 32, 1, 43008},   {4, 80000, 264, 2, 51200}, {5, 1000, 64, 1, 51200},
     };
     desc.max_rows = 100;
     for (const auto& row : cases) {
@@ -235,13 +235,20 @@ TEST_CASE("plan: decode launches a CTA per multiprocessor, with as many buffers 
         desc.block_table_stride = row.keys / 64 + 1;
         const lidx_plan plan = lidx::make_plan(desc, kH200);
         CHECK(plan.grid[0] == row.grid);
-        CHECK(plan.block[0] == 512);
-        CHECK(plan.shared_bytes == row.shared);
-        const uint64_t workers = 4 * row.grid, all = uint64_t{1} << 32;
+        CHECK(plan.block[0] == 128 * row.warpgroups);
+        CHECK(plan.shared_bytes == row.warpgroups * row.each);
+        const uint64_t workers = row.warpgroups * row.grid, all = uint64_t{1} << 32;
         CHECK(plan.params.tiles[0] == (all + workers - 1) / workers);
+        CHECK(plan.params.tiles[1] == row.each);
+        CHECK(plan.params.tiles[2] == row.warpgroups);
     }
-    desc.max_sms = 7;
+    desc.max_sms = 7;   // CTAs, too
+    desc.max_tokens = 1;
+    desc.max_keys = desc.score_stride = 80000;
+    desc.block_table_stride = 1251;
     CHECK(lidx::make_plan(desc, kH200).grid[0] == 7);
+    CHECK(lidx::make_plan(desc, kH200).block[0] == 512);
+    CHECK(lidx::make_plan(desc, kH200).shared_bytes == 4 * 26624);
 }
 
 TEST_CASE("plan: no kernel is explained by what exists") {

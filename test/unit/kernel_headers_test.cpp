@@ -451,11 +451,21 @@ TEST_CASE("SM90 schedule: every unit has one CTA, and runs cover every tile of e
 }
 
 TEST_CASE("SM90 decode layout: sizes, offsets, and the rows of the variant table") {
-    CHECK(offsetof(sm90_decode::Shared, k_scale) == 65536);
-    CHECK(offsetof(sm90_decode::Shared, weights) == 65536 + 2048);
-    CHECK(offsetof(sm90_decode::Shared, q) == 71680);
-    CHECK(sm90_decode::shared_bytes(1) == 71680 + 32768);
-    CHECK(sm90_decode::shared_bytes(4) == 71680 + 131072);
+    CHECK(offsetof(sm90_decode::Shared, k_scale) == 16384);
+    CHECK(offsetof(sm90_decode::Shared, weights) == 16384 + 512);
+    CHECK(offsetof(sm90_decode::Shared, q) == 18432);
+    CHECK(sm90_decode::warpgroup_bytes(1) == 18432 + 8192);
+    CHECK(sm90_decode::shared_bytes(1, 4) == 106496);
+    CHECK(sm90_decode::shared_bytes(4, 3) == 3 * (18432 + 32768));
+    CHECK(2 * (sm90_decode::shared_bytes(4, 2) + 1024) <= 228 * 1024);   // two CTAs of a multiprocessor
+    CHECK(sm90_decode::launch_warpgroups(1, 1, 4) == 1);
+    CHECK(sm90_decode::launch_warpgroups(132, 132, 4) == 1);
+    CHECK(sm90_decode::launch_warpgroups(133, 132, 4) == 2);
+    CHECK(sm90_decode::launch_warpgroups(396, 132, 4) == 3);
+    CHECK(sm90_decode::launch_warpgroups(397, 132, 4) == 4);
+    CHECK(sm90_decode::launch_warpgroups(397, 132, 2) == 2);
+    CHECK(sm90_decode::launch_warpgroups(int64_t{1} << 40, 132, 4) == 4);
+    CHECK(sm90_decode::share_begin(9, 1, 1, sm90_decode::share_part(1)) == 9);
     CHECK(sm90_decode::kWindow == 30);
     CHECK(sm90_decode::groups_of(1, 1) == 1);
     CHECK(sm90_decode::groups_of(3, 1) == 3);

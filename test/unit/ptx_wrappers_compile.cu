@@ -98,7 +98,6 @@ extern "C" __global__ void wrappers_mbarrier_bulk_tensor(const __grid_constant__
     cp_async_ca_4(cvta_to_shared(box) + 64, codes);
     cp_async_ca_16(cvta_to_shared(box) + 128, codes);
     cp_async_cg_16(cvta_to_shared(box) + 144, codes, createpolicy_fractional_evict_first());
-    cp_async_cg_16(cvta_to_shared(box) + 160, codes, createpolicy_fractional_evict_normal());
     cp_async_commit_group();
     cp_async_wait_group<1>();
     prefetch_global_l2(codes);

@@ -66,6 +66,8 @@ class Bench {
   public:
     Bench(const Machine& machine, const BenchOptions& options, Timing timing)
         : machine_(machine), options_(options), watch_(machine, timing), yardstick_(machine), clocks_(machine) {
+        results_.flushed_by_reading = options.flush == "read";
+        if (results_.flushed_by_reading) flush_by_reading(watch_);
         measure_start();
         for (const std::string& path : options.rivals) rivals_.emplace_back(path);
         results_.device = machine.info().name;
@@ -118,6 +120,11 @@ class Bench {
     }
 
   private:
+    void flush_by_reading(Stopwatch& watch) {
+        watch.flush_by_reading([this](const DeviceBuffer& buffer, size_t size_bytes, CUstream stream) {
+            yardstick_.enqueue({{buffer.as(), size_bytes}}, stream);
+        });
+    }
     // From lidx_open to a first score: plan, launch, a kernel that the driver loads when it is first launched.
     void measure_start() {
         const Workload workload = choose_workloads({"decode-1x8k"}, "").front();
@@ -137,6 +144,7 @@ class Bench {
     // The same ones for every timing of the workloads, hence a watch of their own.
     void measure_ceilings() {
         Stopwatch watch(machine_, Timing::kFlushed);
+        if (results_.flushed_by_reading) flush_by_reading(watch);
         results_.memory = memory_rates(machine_, watch, yardstick_, results_.emulated ? kEmulatedRateBytes : kRateBytes,
                                        options_.runs);
         if (results_.emulated && options_.cublaslt.empty()) return;
@@ -150,6 +158,10 @@ class Bench {
         for (const auto& in : copies) regions.push_back(in->regions());
         const EnqueueRun read = [&](int copy, CUstream stream) {
             yardstick_.enqueue(regions[static_cast<size_t>(copy)], stream);
+        };
+        const bool moves = copies.front()->traffic().has_value();
+        const EnqueueRun traffic = [&](int copy, CUstream stream) {
+            yardstick_.enqueue(*copies[static_cast<size_t>(copy)]->traffic(), stream);
         };
         for (const auto& candidate : candidates)
             result.rows.push_back({.candidate = candidate->name, .role = candidate->role});
@@ -167,7 +179,7 @@ class Bench {
 
         // Warm up once, then A B A B: what heats the card or slows its clock hits all alike.
         result.before = clocks_.read();
-        std::vector<double> read_us;
+        std::vector<double> read_us, traffic_us;
         for (int sample = -1; sample < options_.runs; ++sample) {
             const int turn = std::max(sample, 0);
             each([&](Candidate& candidate, Row&) {
@@ -176,11 +188,15 @@ class Bench {
             });
             const double us = watch_.time_us(read, turn, count);
             if (sample >= 0) read_us.push_back(us);
+            if (!moves) continue;
+            const double moved_us = watch_.time_us(traffic, turn, count);
+            if (sample >= 0) traffic_us.push_back(moved_us);
         }
         result.after = clocks_.read();
         watch_.forget();
 
         result.read = summarise(read_us);
+        if (moves) result.traffic = summarise(traffic_us);
         result.ceiling = {"read", result.read.median};
         if (results_.tensor) {
             const double us = result.flops / results_.tensor->flops_per_second * 1e6;

@@ -105,6 +105,7 @@ struct BenchOptions {
     std::vector<std::string> rivals;      // shared libraries
     std::string cublaslt;                 // empty: as the loader finds it
     int32_t runs = 15;
+    std::string flush = "write";          // or "read": what fills L2 before a sample
     bool fast = false;   // the fast mode beside the exact one
     bool warm = false;
     bool graph = false;

@@ -322,7 +322,13 @@ void add_bench(CLI::App& app, std::function<int()>& chosen) {
     command->add_option("--runs", o->runs, "Samples per candidate")->transform(whole(1, 1000))->capture_default_str();
     auto* warm =
         command->add_flag("--warm", o->warm, "Samples are 10 runs in a row, L2 warm; default: one run, L2 flushed");
-    command->add_flag("--graph", o->graph, "Samples are 10 runs in a CUDA graph, L2 not flushed")->excludes(warm);
+    auto* graph =
+        command->add_flag("--graph", o->graph, "Samples are 10 runs in a CUDA graph, L2 not flushed")->excludes(warm);
+    command->add_option("--flush", o->flush, "Fill L2 before a sample by writing (lines that go to memory) or reading")
+        ->check(CLI::IsMember({"write", "read"}))
+        ->excludes(warm)
+        ->excludes(graph)
+        ->capture_default_str();
     command->add_option("--device", o->device, "emu runs the same code, its times mean nothing")
         ->check(CLI::IsMember({"cuda", "emu"}))
         ->capture_default_str();
@@ -333,8 +339,9 @@ void add_bench(CLI::App& app, std::function<int()>& chosen) {
         "FLOPs are 2 * (row, key) pairs * heads * 128; bytes are keys with their scales, scores or lists that are\n"
         "given, and results, once each. The ceiling that binds is the longer of reading those bytes with a plain\n"
         "kernel, in the same turns, and of those FLOPs at the rate of cuBLASLt's FP8 product (else the nominal rate).\n"
-        "'x lidx' is the time over that of lidx's first candidate, whose results all others are compared with: exit\n"
-        "code 1 if a rival fails or computes something else. docs/performance.md has more.\n"
+        "'of moves' is the share of a plain kernel that reads the pages in the order of the block table and writes as\n"
+        "many scores. 'x lidx' is the time over that of lidx's first candidate, whose results all others are compared\n"
+        "with: exit code 1 if a rival fails or computes something else. docs/performance.md has more.\n"
         "\n"
         "Examples\n"
         "  lidx bench --json bench.json --csv bench.csv --plot bench.svg\n"

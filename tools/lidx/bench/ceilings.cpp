@@ -49,7 +49,9 @@ std::optional<TensorRate> nominal_rate(const Machine& machine) {
 ReadYardstick::ReadYardstick(const Machine& machine)
     : machine_(machine), sink_(std::make_unique<DeviceBuffer>(machine, sizeof(uint32_t))) {
     machine_.check(machine_.driver().cuModuleLoadData(&module_, lidx_fatbin_yardstick_read), "cuModuleLoadData");
-    machine_.check(machine_.driver().cuModuleGetFunction(&function_, module_, "yardstick_read"), "cuModuleGetFunction");
+    machine_.check(machine_.driver().cuModuleGetFunction(&read_, module_, "yardstick_read"), "cuModuleGetFunction");
+    machine_.check(machine_.driver().cuModuleGetFunction(&traffic_, module_, "yardstick_traffic"),
+                   "cuModuleGetFunction");
 }
 
 ReadYardstick::~ReadYardstick() { machine_.driver().cuModuleUnload(module_); }
@@ -63,18 +65,42 @@ void ReadYardstick::enqueue(const std::vector<Region>& regions, CUstream stream)
         parameter.units[i] = regions[i].size_bytes / kYardstickUnitBytes;
         most_units = std::max(most_units, parameter.units[i]);
     }
+    launch(read_, &parameter, most_units, stream);
+}
+
+void ReadYardstick::enqueue(const Traffic& traffic, CUstream stream) const {
+    const int64_t page_units = traffic.page_bytes / kYardstickUnitBytes, units = traffic.entries * page_units;
+    if (units > UINT32_MAX / 2) throw Failure(kInternal, "too many pages for the traffic yardstick");
+    const int64_t turn_units = int64_t{kYardstickInFlight} * kYardstickThreads * ctas(static_cast<uint64_t>(units));
+    YardstickTraffic parameter = {
+        .pages = traffic.pages,
+        .table = traffic.table,
+        .entries = static_cast<uint32_t>(traffic.entries),
+        .page_units = static_cast<uint32_t>(page_units),
+        .turns = static_cast<uint32_t>((units + turn_units - 1) / turn_units),
+        .result = traffic.scores,
+        .result_units = traffic.score_bytes / kYardstickUnitBytes,
+    };
+    launch(traffic_, &parameter, static_cast<uint64_t>(units), stream);
+}
+
+unsigned ReadYardstick::ctas(uint64_t threads) const {
+    const auto useful = static_cast<unsigned>(
+        std::min<uint64_t>((threads + kYardstickThreads - 1) / kYardstickThreads, 1u << 20));
+    return std::clamp(static_cast<unsigned>(machine_.info().multiprocessors) * kYardstickCtasPerSm, 1u,
+                      std::max(useful, 1u));
+}
+
+void ReadYardstick::launch(CUfunction function, void* parameter, uint64_t threads, CUstream stream) const {
     void* sink = sink_->as();
     uint32_t never = kNever;
-    void* parameters[] = {&parameter, &sink, &never};
-    const auto useful = static_cast<unsigned>(
-        std::min<uint64_t>((most_units + kYardstickThreads - 1) / kYardstickThreads, 1u << 20));
+    void* parameters[] = {parameter, &sink, &never};
     CUlaunchConfig config = {};
-    config.gridDimX = std::clamp(static_cast<unsigned>(machine_.info().multiprocessors) * kYardstickCtasPerSm, 1u,
-                                 std::max(useful, 1u));
+    config.gridDimX = ctas(threads);
     config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
     config.blockDimX = kYardstickThreads;
     config.hStream = stream;
-    machine_.check(machine_.driver().cuLaunchKernelEx(&config, function_, parameters, nullptr), "cuLaunchKernelEx");
+    machine_.check(machine_.driver().cuLaunchKernelEx(&config, function, parameters, nullptr), "cuLaunchKernelEx");
 }
 
 MemoryRates memory_rates(const Machine& machine, Stopwatch& watch, const ReadYardstick& yardstick, size_t size_bytes,

@@ -21,7 +21,7 @@ class ReadYardstick;
 MemoryRates memory_rates(const Machine& machine, Stopwatch& watch, const ReadYardstick& yardstick, size_t size_bytes,
                          int runs);
 
-// The kernel of yardstick_read.cu, loaded.
+// The kernels of yardstick_read.cu, loaded.
 class ReadYardstick {
   public:
     explicit ReadYardstick(const Machine& machine);
@@ -31,11 +31,16 @@ class ReadYardstick {
 
     // Reads every region once, but for what is left of them behind a multiple of 16 bytes.
     void enqueue(const std::vector<Region>& regions, CUstream stream) const;
+    // Reads the pages and writes the scores, but for what is left of these behind a multiple of 16 bytes.
+    void enqueue(const Traffic& traffic, CUstream stream) const;
 
   private:
+    void launch(CUfunction function, void* parameter, uint64_t threads, CUstream stream) const;
+    unsigned ctas(uint64_t threads) const;   // with some work for so many threads, up to four CTAs a multiprocessor
+
     const Machine& machine_;
     CUmodule module_ = nullptr;
-    CUfunction function_ = nullptr;
+    CUfunction read_ = nullptr, traffic_ = nullptr;
     std::unique_ptr<DeviceBuffer> sink_;
 };
 

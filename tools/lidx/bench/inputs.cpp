@@ -137,6 +137,12 @@ std::vector<Region> Inputs::regions() const {
     return regions;
 }
 
+std::optional<Traffic> Inputs::traffic() const {
+    if (workload_.work != Work::kScore || workload_.page == 0) return std::nullopt;
+    return Traffic{keys->as(), block_table->as<int32_t>(), workload_.batch * block_table_stride, page_bytes,
+                   scores->as(), static_cast<uint64_t>(extent_.cells) * sizeof(float)};
+}
+
 Inputs::Buffer Inputs::allocate(size_t size_bytes) {
     size_bytes_ += size_bytes;
     return std::make_unique<DeviceBuffer>(machine_, size_bytes);

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "bench/workloads.h"
@@ -30,6 +31,15 @@ struct Region {
     uint64_t size_bytes;
 };
 
+// What a scorer of paged keys moves: pages in the order of a table, and scores.
+struct Traffic {
+    const void* pages;
+    const int32_t* table;
+    int64_t entries, page_bytes;
+    void* scores;
+    uint64_t score_bytes;
+};
+
 // Null where the workload has no such operand.
 struct Inputs {
     // `turn` tells the copies of one workload from each other: their pages lie in other orders.
@@ -51,6 +61,7 @@ struct Inputs {
     int64_t num_pages = 0, block_table_stride = 0, page_bytes = 0, score_stride = 0;
 
     std::vector<Region> regions() const;
+    std::optional<Traffic> traffic() const;   // of a scorer of paged keys
     size_t size_bytes() const { return size_bytes_; }
 
   private:

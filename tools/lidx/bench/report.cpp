@@ -53,6 +53,7 @@ nlohmann::ordered_json row_json(const WorkloadResult& result, const Row& row) {
     json["tflops"] = number(timed, tflops(result, row));
     json["terabytes_per_second"] = number(timed, terabytes(result, row));
     json["read_us"] = result.read.median;
+    json["traffic_us"] = number(result.traffic.has_value(), result.traffic ? result.traffic->median : 0);
     json["ceiling"] = result.ceiling.name;
     json["ceiling_us"] = number(result.ceiling.us > 0, result.ceiling.us);
     json["percent_of_ceiling"] = number(percent > 0, percent);
@@ -101,7 +102,10 @@ void print_head(const Results& r) {
     std::printf("%s, driver %d.%d, lidx %s; median, least and most of %d samples by events, ", r.device.c_str(),
                 r.driver_version / 1000, r.driver_version % 1000 / 10, lidx_version(), r.runs);
     switch (r.timing) {
-        case Timing::kFlushed: std::printf("each one run with L2 overwritten before it\n"); break;
+        case Timing::kFlushed:
+            std::printf("each one run with L2 %s before it\n",
+                        r.flushed_by_reading ? "filled by reading" : "overwritten");
+            break;
         case Timing::kWarm: std::printf("each the mean of %d runs in a row, L2 warm\n", kRunsPerSample); break;
         case Timing::kGraph:
             std::printf("each the mean of %d runs in a CUDA graph, L2 not flushed\n", kRunsPerSample);
@@ -114,8 +118,8 @@ void print_head(const Results& r) {
     if (r.tensor) std::printf("%s %.0f TFLOPS\n", r.tensor->source.c_str(), r.tensor->flops_per_second * 1e-12);
     else std::printf("no rate of FP8 products is known\n");
     if (!r.clock_source.empty()) std::printf("clocks: %s\n", r.clock_source.c_str());
-    std::printf("%-26s %-28s %9s %9s %9s %7s %6s %8s %5s %6s %5s %5s\n", "workload", "candidate", "us", "least", "most",
-                "TFLOPS", "TB/s", "ceiling", "of it", "x lidx", "MHz", "W");
+    std::printf("%-26s %-28s %9s %9s %9s %7s %6s %8s %5s %8s %6s %5s %5s\n", "workload", "candidate", "us", "least",
+                "most", "TFLOPS", "TB/s", "ceiling", "of it", "of moves", "x lidx", "MHz", "W");
     std::fflush(stdout);
 }
 
@@ -132,6 +136,8 @@ void print_rows(const WorkloadResult& result) {
             std::printf("%8s %4.0f%%", result.ceiling.name.c_str(), percent_of_ceiling(result, row));
         else
             std::printf("%8s %5s", "", "");
+        if (result.traffic) std::printf(" %7.0f%%", 100 * result.traffic->median / row.us.median);
+        else std::printf(" %8s", "");
         if (row.ratio) std::printf(" %6.2f", *row.ratio);
         else std::printf(" %6s", "");
         if (result.after) std::printf(" %5u %5.0f", result.after->sm_mhz, result.after->watts);
@@ -151,6 +157,9 @@ std::string json_report(const Results& r) {
     json["date"] = r.date;
     json["emulated"] = r.emulated;
     json["timing"] = timing_text(r.timing);
+    json["flush"] = r.timing != Timing::kFlushed ? nlohmann::ordered_json(nullptr)
+                    : r.flushed_by_reading      ? "read"
+                                                : "write";
     json["runs"] = r.runs;
     json["runs_per_sample"] = r.timing == Timing::kFlushed ? 1 : kRunsPerSample;
     json["open_ms"] = r.open_ms;

@@ -34,6 +34,7 @@ struct WorkloadResult {
     Workload workload;
     double flops = 0, bytes = 0;
     Times read = {};   // the read yardstick over those bytes, in the same turns
+    std::optional<Times> traffic;   // the yardstick that moves them as a scorer of paged keys must
     Ceiling ceiling;
     std::optional<GpuState> before, after;
     std::vector<Row> rows;
@@ -45,6 +46,7 @@ struct Results {
     bool emulated = false;
     std::string clock_source;   // why there are no clocks, or ""
     Timing timing = Timing::kFlushed;
+    bool flushed_by_reading = false;
     int runs = 0;
     double open_ms = 0, first_score_ms = 0;   // lidx_open alone, and from its call to the scores of a first launch
     MemoryRates memory = {};

@@ -12,7 +12,7 @@
 namespace lidx::command {
 
 enum class Timing {
-    kFlushed,   // one run, L2 overwritten before it
+    kFlushed,   // one run, L2 overwritten before it, or full of lines that were only read
     kWarm,      // the mean of kRunsPerSample runs in a row, after one that is not timed
     kGraph      // the mean of kRunsPerSample runs that a CUDA graph replays, copies of the workload taking turns
 };
@@ -38,6 +38,9 @@ class Stopwatch {
     // Microseconds of a run; for the `sample`th sample of it. Graphs are captured once for each `run` that is passed,
     // told apart by its address, and kept until forget().
     double time_us(const EnqueueRun& run, int sample, int copies);
+    // What is read in place of being overwritten, so that L2 holds nothing that must go back to memory: `read` reads the
+    // buffer, once. kFlushed.
+    void flush_by_reading(std::function<void(const DeviceBuffer& buffer, size_t size_bytes, CUstream stream)> read);
     void forget();
     void wait() const;
 
@@ -48,6 +51,7 @@ class Stopwatch {
     const Machine& machine_;
     Timing timing_;
     std::unique_ptr<DeviceBuffer> flush_;   // null where nothing is flushed
+    std::function<void(const DeviceBuffer&, size_t, CUstream)> flush_read_;   // null: it is overwritten
     std::unique_ptr<GraphApi> api_;         // null without kGraph
     std::map<const EnqueueRun*, CUgraphExec> graphs_;
     CUstream stream_ = nullptr;
