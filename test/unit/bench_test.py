@@ -121,7 +121,8 @@ class Rows(Bench):
 
     def test_flushed_by_reading(self):
         for how in ("write", "read"):
-            report, text = self.report("--workload", "smoke", "smoke-ragged", "smoke-topk", "--runs", "2", "--flush", how)
+            report, text = self.report("--workload", "smoke", "smoke-ragged", "smoke-topk", "--runs", "2", "--flush",
+                                       how)
             self.assertEqual((report["timing"], report["flush"]), ("flushed", how))
             self.assertIn("L2 " + ("filled by reading" if how == "read" else "overwritten") + " before it", text)
             self.assertTrue(all(row["us"] > 0 and row["agrees"] for row in report["rows"]))

@@ -38,8 +38,8 @@ class Stopwatch {
     // Microseconds of a run; for the `sample`th sample of it. Graphs are captured once for each `run` that is passed,
     // told apart by its address, and kept until forget().
     double time_us(const EnqueueRun& run, int sample, int copies);
-    // What is read in place of being overwritten, so that L2 holds nothing that must go back to memory: `read` reads the
-    // buffer, once. kFlushed.
+    // What is read in place of being overwritten, so that L2 holds nothing that must go back to memory: `read` reads
+    // the buffer, once. kFlushed.
     void flush_by_reading(std::function<void(const DeviceBuffer& buffer, size_t size_bytes, CUstream stream)> read);
     void forget();
     void wait() const;

@@ -12,7 +12,8 @@ using command::YardstickTraffic;
 
 namespace {
 
-constexpr uint32_t kInFlight = command::kYardstickInFlight;   // loads of 16 bytes a thread: 128 KiB an SM, twice what 4.8 TB/s times 1 us asks for
+// loads of 16 bytes a thread: 128 KiB an SM, twice what 4.8 TB/s times 1 us asks for
+constexpr uint32_t kInFlight = command::kYardstickInFlight;
 
 __device__ __forceinline__ void fold(uint32_t& folded, const ptx::U32x4& word) {
     folded |= word.x ^ word.y ^ word.z ^ word.w;
