@@ -169,8 +169,7 @@ __device__ __forceinline__ void fill_place(const ScoreParams& p, const Place& pl
 }
 
 // Lane i: the warpgroup's tile at unit + i; none if the share is empty. raw: of request self.base + lane. `located`
-// runs
-// between the look into the block table and its answer.
+// runs between the look into the block table and its answer.
 template <class T, class Located>
 __device__ __forceinline__ Place find_places(const ScoreParams& p, Worker& self, RawSpan raw, int32_t row_before,
                                              const Located& located) {
