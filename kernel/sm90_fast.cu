@@ -43,6 +43,7 @@
 #include "kernel/sm90_fast_scale.cuh"
 #include "kernel/sm90_item.cuh"
 #include "kernel/sm90_loader.cuh"
+#include "kernel/sm90_walk.cuh"
 #include "kernel/smem_descriptor.h"
 #include "kernel/variants.h"
 #include "ptx/bulk_tensor.cuh"
@@ -63,6 +64,7 @@ namespace {
 
 using sm90_score::fill;
 using sm90_score::load_all;
+using sm90_score::load_group_query;
 using sm90_score::load_int;
 using sm90_score::load_sees;
 using sm90_score::Loader;
@@ -96,7 +98,8 @@ struct Consumer {
 // Loads the warpgroup's Q of an item, scales it and the weights.
 template <class T>
 __device__ __forceinline__ void take_item(Consumer<T>& self, typename T::Shared& shared, const ptx::TensorMap& q_map,
-                                          uint32_t warpgroup, uint32_t buffer, int32_t row, uint32_t loads) {
+                                          uint32_t warpgroup, uint32_t items, int32_t row, uint32_t loads) {
+    const uint32_t buffer = items % T::kQBuffers;
     const uint32_t barrier = kQueryBarrier + warpgroup, thread = 32 * self.warp + self.lane;
     const ptx::SharedAddr q = ptx::cvta_to_shared(shared.q[warpgroup * (kColumns / 64)]);
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.codes_full[warpgroup]);
@@ -104,13 +107,9 @@ __device__ __forceinline__ void take_item(Consumer<T>& self, typename T::Shared&
     const ptx::SharedAddr shifts = ptx::cvta_to_shared(&shared.shift[warpgroup * kColumns]);
     const ptx::SharedAddr weights = ptx::cvta_to_shared(&shared.weight[warpgroup * kColumns / 2]);
     const ptx::SharedAddr unscales = ptx::cvta_to_shared(&shared.unscale[warpgroup * T::kGroupTokens]);
-    ptx::bar_sync(barrier, 128);   // all warps have multiplied the last item's
-    if (self.warp == 0 && ptx::elect_sync(ptx::kFullMask)) {
-        ptx::mbarrier_arrive_expect_tx(full, kColumns * kDepth);
-#pragma unroll
-        for (int32_t box = 0; box < kColumns / 64; ++box)
-            ptx::cp_async_bulk_tensor_2d(q + static_cast<uint32_t>(box * T::kQBoxBytes), &q_map, 0,
-                                         row * T::kHeads + static_cast<int32_t>(warpgroup) * kColumns + 64 * box, full);
+    if (items > 0) {   // the first comes by the loading warp
+        ptx::bar_sync(barrier, 128);   // all warps have multiplied the last item's
+        if (self.warp == 0 && ptx::elect_sync(ptx::kFullMask)) load_group_query<T>(&q_map, shared, warpgroup, row);
     }
     wait(full, loads % 2);
     scale_queries(thread, q, shifts);
@@ -241,7 +240,7 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, const ptx::Ten
         const uint32_t end = item.x + item.y;
         if (item.x != end && group_token < tokens) {
             self.row = static_cast<int32_t>(item.z);
-            take_item(self, shared, q_map, warpgroup, buffer, self.row, loads++);
+            take_item(self, shared, q_map, warpgroup, items, self.row, loads++);
             self.token = group_token + static_cast<int32_t>(self.quad() % 2);
             self.tokens = tokens;
             self.whole = whole_range<T>(p, sees, group_token, tokens);
@@ -286,13 +285,13 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
     }
     ptx::griddepcontrol_launch_dependents();
     ptx::griddepcontrol_wait();   // what the kernel before wrote is read from here on
-    sm90_score::find_start<T>(p, shared, thread);
     const uint32_t warp = ptx::shfl_sync_idx(thread / 32, 0, ptx::kFullMask);
     if (warp >= 4 * kWarpgroups) {
         ptx::setmaxnreg_dec<kProducerRegisters>();
         Loader loader = make_loader<T>(p, k_map, q_map, warp - 4 * kWarpgroups, thread % 32);
         load_all<T>(p, loader, shared);
     } else {
+        sm90_score::find_start<T>(p, shared, thread);
         ptx::setmaxnreg_inc<kConsumerRegisters>();
         consume_all<T>(p, q_map, shared, warp, thread % 32);
     }

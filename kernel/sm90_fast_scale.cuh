@@ -25,34 +25,52 @@ __device__ __forceinline__ int32_t shift_of(float sum) {
 }
 
 // Scales the 256 heads of a warpgroup in place. Eight lanes have a row: fp16 sums of the even and the odd codes of 16,
-// fp32 beyond.
+// fp32 beyond. Four rows at a time, step by step: one after the other they would wait for each other's shared memory.
 __device__ __forceinline__ void scale_queries(uint32_t thread, ptx::SharedAddr q, ptx::SharedAddr shifts) {
+    constexpr int kRows = 4;
     const uint32_t chunk = thread % 8, first_row = thread / 8;
     const ptx::SharedAddr codes = q + first_row * kDepth + ((chunk ^ first_row % 8) << 4);
-#pragma unroll 2
-    for (uint32_t row = 0; row < kColumns; row += 16) {
-        const ptx::U32x4 quad = ptx::ld_shared_v4_u32(codes + row * kDepth);
-        const uint32_t word[4] = {quad.x, quad.y, quad.z, quad.w};
-        uint32_t pair[8], sums = 0;
+#pragma unroll 1
+    for (uint32_t row = 0; row < kColumns; row += 16 * kRows) {
+        const ptx::SharedAddr from = codes + row * kDepth;
+        uint32_t pair[kRows][8];
+        float sum[kRows];
+        ptx::U32x4 quad[kRows];
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            pair[i] = ptx::cvt_rn_f16x2_e4m3x2(static_cast<uint16_t>(word[i / 2] >> i % 2 * 16));
-            sums = ptx::add_rn_f16x2(sums, ptx::abs_f16x2(pair[i]));
+        for (int r = 0; r < kRows; ++r) quad[r] = ptx::ld_shared_v4_u32(from + static_cast<uint32_t>(16 * r * kDepth));
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+            const uint32_t word[4] = {quad[r].x, quad[r].y, quad[r].z, quad[r].w};
+            uint32_t sums = 0;
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                pair[r][i] = ptx::cvt_rn_f16x2_e4m3x2(static_cast<uint16_t>(word[i / 2] >> i % 2 * 16));
+                sums = ptx::add_rn_f16x2(sums, ptx::abs_f16x2(pair[r][i]));
+            }
+            sum[r] = ptx::add_rn_f32(ptx::cvt_f32_f16(static_cast<uint16_t>(sums)),
+                                     ptx::cvt_f32_f16(static_cast<uint16_t>(sums >> 16)));
         }
-        float sum = ptx::add_rn_f32(ptx::cvt_f32_f16(static_cast<uint16_t>(sums)),
-                                    ptx::cvt_f32_f16(static_cast<uint16_t>(sums >> 16)));
 #pragma unroll
-        for (uint32_t mask = 1; mask < 8; mask *= 2)
-            sum = ptx::add_rn_f32(sum, ptx::shfl_sync_bfly(sum, mask, ptx::kFullMask));
-        const int32_t shift = shift_of(sum);
-        const auto half = static_cast<uint32_t>(15 - shift) << 10;   // 2^-shift in fp16
-        uint32_t scaled[8];
+        for (uint32_t mask = 1; mask < 8; mask *= 2) {
 #pragma unroll
-        for (int i = 0; i < 8; ++i)
-            scaled[i] = ptx::cvt_rn_satfinite_e4m3x2_f16x2(ptx::mul_rn_f16x2(pair[i], half | half << 16));
-        ptx::st_shared_v4_u32(codes + row * kDepth, {scaled[0] | scaled[1] << 16, scaled[2] | scaled[3] << 16,
-                                                     scaled[4] | scaled[5] << 16, scaled[6] | scaled[7] << 16});
-        if (chunk == 0) ptx::st_shared_u32(shifts + (row + first_row) * 4, static_cast<uint32_t>(shift));
+            for (int r = 0; r < kRows; ++r)
+                sum[r] = ptx::add_rn_f32(sum[r], ptx::shfl_sync_bfly(sum[r], mask, ptx::kFullMask));
+        }
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+            const int32_t shift = shift_of(sum[r]);
+            const auto half = static_cast<uint32_t>(15 - shift) << 10;   // 2^-shift in fp16
+            uint32_t scaled[8];
+#pragma unroll
+            for (int i = 0; i < 8; ++i)
+                scaled[i] = ptx::cvt_rn_satfinite_e4m3x2_f16x2(ptx::mul_rn_f16x2(pair[r][i], half | half << 16));
+            ptx::st_shared_v4_u32(from + static_cast<uint32_t>(16 * r * kDepth),
+                                  {scaled[0] | scaled[1] << 16, scaled[2] | scaled[3] << 16,
+                                   scaled[4] | scaled[5] << 16, scaled[6] | scaled[7] << 16});
+            if (chunk == 0)
+                ptx::st_shared_u32(shifts + (row + static_cast<uint32_t>(16 * r) + first_row) * 4,
+                                   static_cast<uint32_t>(shift));
+        }
     }
 }
 

@@ -56,6 +56,7 @@ struct Loader {
     uint32_t warp, lane;
     int32_t box_slots, slot_shift, boxes;   // keys of a box, log2 (31: all keys of a tile), boxes of a tile
     uint32_t ring = 0, items = 0;
+    bool idle = false;   // goes through everything without effect: see load_blocks
 };
 template <class T>
 __device__ __forceinline__ Loader make_loader(const ScoreParams& p, const ptx::TensorMap& k_map,
@@ -103,35 +104,73 @@ __device__ __forceinline__ Place load_place(const ScoreParams& p, const Loader& 
     return {kDeadPage, kDeadPage};
 }
 
+// From a tile of `now` to that of `next`.
 template <class T>
-__device__ __forceinline__ void start_pages(const ScoreParams& p, Loader& loader, Pages& pages, int32_t tile) {
-    pages.tile = tile;
-    pages.now = pages.next;
-    const int64_t key = box_key<T>(loader, tile);
-    pages.slot = static_cast<int32_t>(key) - page_index(p, key) * p.page_size;
-    pages.next = load_place<T>(p, loader, pages, tile + T::kLoaderWarps * batch_tiles(loader));
+__device__ __forceinline__ int32_t pages_step(const Loader& loader) {
+    return T::kLoaderWarps * batch_tiles(loader);
 }
 
-// The item's weights, by all lanes of a warp, and their arrivals; zeros for tokens that fill up a group and for head
-// slots without a head. fp32 without a second factor: copied in the background.
+template <class T>
+__device__ __forceinline__ void next_pages(const ScoreParams& p, Loader& loader, Pages& pages) {
+    pages.tile += pages_step<T>(loader);
+    pages.now = pages.next;
+    const int64_t key = box_key<T>(loader, pages.tile);
+    pages.slot = static_cast<int32_t>(key) - page_index(p, key) * p.page_size;
+    pages.next = load_place<T>(p, loader, pages, pages.tile + pages_step<T>(loader));
+}
+
+// Zeros for the weights of tokens that fill up a group and of head slots without a head. By all lanes of a warp; an
+// arrival must release them.
+template <class T>
+__device__ __forceinline__ void pad_weights(const Loader& loader, typename T::Shared& shared, const Item& item) {
+    const ptx::SharedAddr to = ptx::cvta_to_shared(shared.q_scale[loader.items % T::kQBuffers]);
+    const int32_t first = T::kHeadSlots == T::kHeads ? item.tokens * T::kHeadSlots : 0;
+    const int32_t end = T::padded_tokens(item.tokens) * T::kHeadSlots;
+#pragma unroll 1
+    for (int32_t i = first + static_cast<int32_t>(loader.lane); i < end; i += 32) {
+        const int32_t token = i / T::kHeadSlots, head = i % T::kHeadSlots;
+        if (token >= item.tokens || head >= T::kHeads)
+            ptx::st_shared_f32(to + static_cast<uint32_t>((token * T::kWeightStride + head) * 4), 0.0f);
+    }
+}
+
+// The item's weights, by all lanes of a warp, and their arrivals. fp32 without a second factor: copied in the
+// background.
 template <class T>
 __device__ __forceinline__ void load_weights(const ScoreParams& p, const Loader& loader, typename T::Shared& shared,
                                              const Item& item, ptx::SharedAddr full) {
     const ptx::SharedAddr to = ptx::cvta_to_shared(shared.q_scale[loader.items % T::kQBuffers]);
     const bool plain = T::kPlain || (p.weight_type == FloatType::kFp32 && !p.q_scale2);
     const int64_t stride = T::kPlain ? T::kHeads : p.weight_stride;
-    const int32_t all_tokens = T::padded_tokens(item.tokens);
 #pragma unroll 1
-    for (auto i = static_cast<int32_t>(loader.lane); i < all_tokens * T::kHeadSlots; i += 32) {
-        const int32_t token = i / T::kHeadSlots, head = i % T::kHeadSlots;
+    for (auto i = static_cast<int32_t>(loader.lane); i < item.tokens * T::kHeads; i += 32) {
+        const int32_t token = i / T::kHeads, head = i % T::kHeads;
         const int64_t row = int64_t{item.row} + token;
         const ptx::SharedAddr cell = to + static_cast<uint32_t>((token * T::kWeightStride + head) * 4);
-        if (token >= item.tokens || head >= T::kHeads) ptx::st_shared_f32(cell, 0.0f);
-        else if (!plain) ptx::st_shared_f32(cell, load_weight(p, row, head));
+        if (!plain) ptx::st_shared_f32(cell, load_weight(p, row, head));
         else ptx::cp_async_ca_4(cell, static_cast<const float*>(p.q_scale) + row * stride + head);
     }
+    if (loader.idle) return;
     if (plain) ptx::cp_async_mbarrier_arrive_noinc(full);
     else ptx::mbarrier_arrive(full);
+}
+
+// sm90_fast.cu: Q is loaded by the consumers, when they have multiplied the last one.
+template <class T>
+inline constexpr bool kQElsewhere = requires { T::kConsumersLoadQ; };
+
+// A warpgroup's Q, by one lane.
+template <class T>
+__device__ __forceinline__ void load_group_query(const ptx::TensorMap* q_map, typename T::Shared& shared,
+                                                 uint32_t group, int32_t row) {
+    const ptx::SharedAddr to = ptx::cvta_to_shared(shared.q[group * T::kGroupQBoxes]);
+    const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.codes_full[group]);
+    ptx::mbarrier_arrive_expect_tx(full, T::kGroupQBoxes * T::kQBoxBytes);
+#pragma unroll
+    for (int32_t box = 0; box < T::kGroupQBoxes; ++box)
+        ptx::cp_async_bulk_tensor_2d(to + static_cast<uint32_t>(box * T::kQBoxBytes), q_map, 0,
+                                     row * T::kHeads + 64 * (static_cast<int32_t>(group) * T::kGroupQBoxes + box),
+                                     full);
 }
 
 // The item, what its rows see (row t: lane t's `sees`), its weights and its Q.
@@ -140,35 +179,46 @@ __device__ __forceinline__ void load_item(const ScoreParams& p, const Loader& lo
                                           const Item& item, const KeyRange& sees) {
     const uint32_t buffer = loader.items % T::kQBuffers;
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.q_full[buffer]);
-    wait(ptx::cvta_to_shared(&shared.q_empty[buffer]), (loader.items / T::kQBuffers + 1) % 2);
+    if (!loader.idle) wait(ptx::cvta_to_shared(&shared.q_empty[buffer]), (loader.items / T::kQBuffers + 1) % 2);
     if (!T::kAlike && loader.lane < T::kBlockTokens)
         ptx::st_shared_v2_u32(ptx::cvta_to_shared(&shared.sees[buffer][loader.lane]),
                               static_cast<uint32_t>(sees.begin), static_cast<uint32_t>(sees.end));
+    pad_weights<T>(loader, shared, item);
+    ptx::bar_warp_sync(ptx::kFullMask);   // the elected lane's arrival hands over what every lane has stored
+    if (ptx::elect_sync(ptx::kFullMask) && !loader.idle) {
+        const ptx::SharedAddr to = ptx::cvta_to_shared(&shared.item[buffer]);
+        ptx::st_shared_v4_u32(to, {item.ring, item.tiles, static_cast<uint32_t>(item.row),
+                                   static_cast<uint32_t>(item.tokens)});
+        ptx::st_shared_v4_u32(to + 16, {static_cast<uint32_t>(item.key), static_cast<uint32_t>(item.fill_begin),
+                                        static_cast<uint32_t>(item.fill_end), 0});
+        if (kQElsewhere<T> || item.tiles == 0) {
+            ptx::mbarrier_arrive(full);
+            if constexpr (kQElsewhere<T>) {
+                if (loader.items == 0 && item.tiles > 0) {
+#pragma unroll 1
+                    for (int32_t group = 0; group < T::groups(item.tokens); ++group)
+                        load_group_query<T>(loader.q_map, shared, static_cast<uint32_t>(group), item.row);
+                }
+            }
+        } else {
+            const auto boxes = static_cast<int32_t>(T::q_boxes(item.tokens));
+            const auto buffer_boxes = static_cast<uint32_t>(T::q_boxes(most_tokens(p.view)));
+            const auto first = ptx::cvta_to_shared(shared.q[buffer * buffer_boxes]);
+            ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(boxes * T::kQBoxBytes));
+#pragma unroll 1
+            for (int32_t box = 0; box < boxes; ++box) {
+                const ptx::SharedAddr box_to = first + static_cast<uint32_t>(box * T::kQBoxBytes);
+                if constexpr (T::kQPairs)
+                    ptx::cp_async_bulk_tensor_5d(box_to, loader.q_map, 0, 0, item.row + 2 * box, 0, 0, full);
+                else if constexpr (T::kHeadSlots != T::kHeads)
+                    ptx::cp_async_bulk_tensor_3d(box_to, loader.q_map, 0, 0, item.row + T::kGroupTokens * box, full);
+                else ptx::cp_async_bulk_tensor_2d(box_to, loader.q_map, 0, item.row * T::kHeads + 64 * box, full);
+            }
+        }
+    }
     load_weights<T>(p, loader, shared, item, full);
-    ptx::bar_warp_sync(ptx::kFullMask);   // the elected lane's arrival hands over every lane's `sees`
-    if (!ptx::elect_sync(ptx::kFullMask)) return;
-    const ptx::SharedAddr to = ptx::cvta_to_shared(&shared.item[buffer]);
-    ptx::st_shared_v4_u32(to, {item.ring, item.tiles, static_cast<uint32_t>(item.row),
-                               static_cast<uint32_t>(item.tokens)});
-    ptx::st_shared_v4_u32(to + 16, {static_cast<uint32_t>(item.key), static_cast<uint32_t>(item.fill_begin),
-                                    static_cast<uint32_t>(item.fill_end), 0});
-    constexpr bool kQElsewhere = requires { T::kConsumersLoadQ; };   // sm90_fast.cu: Q comes by the consumers
-    if (kQElsewhere || item.tiles == 0) {
-        ptx::mbarrier_arrive(full);
-        return;
-    }
-    const auto boxes = static_cast<int32_t>(T::q_boxes(item.tokens));
-    const auto buffer_boxes = static_cast<uint32_t>(T::q_boxes(most_tokens(p.view)));
-    const auto first = ptx::cvta_to_shared(shared.q[buffer * buffer_boxes]);
-    ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(boxes * T::kQBoxBytes));
-    for (int32_t box = 0; box < boxes; ++box) {
-        const ptx::SharedAddr box_to = first + static_cast<uint32_t>(box * T::kQBoxBytes);
-        if constexpr (T::kQPairs)
-            ptx::cp_async_bulk_tensor_5d(box_to, loader.q_map, 0, 0, item.row + 2 * box, 0, 0, full);
-        else if constexpr (T::kHeadSlots != T::kHeads)
-            ptx::cp_async_bulk_tensor_3d(box_to, loader.q_map, 0, 0, item.row + T::kGroupTokens * box, full);
-        else ptx::cp_async_bulk_tensor_2d(box_to, loader.q_map, 0, item.row * T::kHeads + 64 * box, full);
-    }
+    if (kQElsewhere<T> && loader.items > 0 && item.tiles > 0)
+        prefetch_query<T>(p, item.row, item.tokens, loader.lane, 32);
 }
 
 // One key tile of a request: its boxes, its k_scale, which of its keys live.
@@ -176,7 +226,8 @@ template <class T>
 __device__ __forceinline__ void load_tile(const ScoreParams& p, Loader& loader, typename T::Shared& shared,
                                           Pages& pages, int32_t tile, uint32_t ring) {
     constexpr int32_t kWords = T::kTileKeys / 32;
-    if (tile - pages.tile >= T::kLoaderWarps * batch_tiles(loader)) start_pages<T>(p, loader, pages, tile);
+#pragma unroll 1
+    while (tile - pages.tile >= pages_step<T>(loader)) next_pages<T>(p, loader, pages);   // twice at a run's first tile
     const int32_t first = (tile - pages.tile) / T::kLoaderWarps * loader.boxes;   // lane of the tile's first box
     const auto of_box = [&](int32_t value, int32_t box) {
         return static_cast<int32_t>(
@@ -212,8 +263,8 @@ __device__ __forceinline__ void load_tile(const ScoreParams& p, Loader& loader, 
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.k_full[stage.index]);
     const ptx::SharedAddr codes = ptx::cvta_to_shared(shared.k[stage.index]);
     const auto box_bytes = static_cast<uint32_t>(loader.box_slots * kDepth);
-    wait(ptx::cvta_to_shared(&shared.k_empty[stage.index]), stage.parity ^ 1);
-    if (ptx::elect_sync(ptx::kFullMask)) {
+    if (!loader.idle) wait(ptx::cvta_to_shared(&shared.k_empty[stage.index]), stage.parity ^ 1);
+    if (ptx::elect_sync(ptx::kFullMask) && !loader.idle) {
 #pragma unroll
         for (int32_t word = 0; word < kWords; ++word)
             ptx::st_shared_u32(ptx::cvta_to_shared(&shared.live[stage.index][word]), live[word]);
@@ -223,7 +274,7 @@ __device__ __forceinline__ void load_tile(const ScoreParams& p, Loader& loader, 
 #pragma unroll 1
     for (int32_t box = 1; box < loader.boxes; ++box) {
         const int32_t page = of_box(pages.now.page, box), slot = of_box(pages.slot, box);
-        if (ptx::elect_sync(ptx::kFullMask))
+        if (ptx::elect_sync(ptx::kFullMask) && !loader.idle)
             ptx::cp_async_bulk_tensor_3d(codes + static_cast<uint32_t>(box) * box_bytes, loader.k_map, 0, slot, page,
                                          full);
     }
@@ -232,145 +283,33 @@ __device__ __forceinline__ void load_tile(const ScoreParams& p, Loader& loader, 
         if (scale[word])
             ptx::cp_async_ca_4(ptx::cvta_to_shared(&shared.k_scale[stage.index][word * 32]) + loader.lane * 4,
                                scale[word]);
-    ptx::cp_async_mbarrier_arrive_noinc(full);
+    if (!loader.idle) ptx::cp_async_mbarrier_arrive_noinc(full);
 }
 
+// What a loading warp brings.
+enum class Brings { kTiles, kItems, kBoth };   // kBoth: tiles, and items if it is T::kItemWarp
+
 // A run of key tiles of a token block, and columns to fill.
-template <class T>
+template <class T, Brings kBrings>
 __device__ __forceinline__ void load_run(const ScoreParams& p, Loader& loader, typename T::Shared& shared,
                                          int32_t request, const KeyRange& keys, int32_t row, int32_t tokens,
                                          const BlockPart& part, const KeyRange& sees) {
     const auto own = static_cast<int32_t>((loader.warp + T::kStages - loader.ring % T::kStages) % T::kLoaderWarps);
-    Pages pages{request, row, tokens, keys, 0, 0, {kDeadPage, kDeadPage}, {kDeadPage, kDeadPage}};
-    if (own < part.tiles) pages.next = load_place<T>(p, loader, pages, part.tile + own);
-    if (loader.warp == T::kLoaderWarps - 1)   // the first tiles of a short share are the other warps'
+    const int32_t behind = loader.idle && loader.warp > 1 ? 0 : 2 * pages_step<T>(loader);
+    Pages pages{request, row, tokens, keys, part.tile + own - behind, 0, {kDeadPage, kDeadPage},
+                {kDeadPage, kDeadPage}};
+    if (kBrings == Brings::kItems || (kBrings == Brings::kBoth && loader.warp == T::kItemWarp))
         load_item<T>(p, loader, shared,
                      {loader.ring, static_cast<uint32_t>(part.tiles), row, tokens, part.tile * T::kTileKeys,
                       part.fill_begin, part.fill_end, 0},
                      sees);
     ++loader.items;
-    if (own < part.tiles) {
-        start_pages<T>(p, loader, pages, part.tile + own);
+    if (kBrings != Brings::kItems) {
 #pragma unroll 1
         for (int32_t i = own; i < part.tiles; i += T::kLoaderWarps)
             load_tile<T>(p, loader, shared, pages, part.tile + i, loader.ring + static_cast<uint32_t>(i));
     }
     loader.ring += static_cast<uint32_t>(part.tiles);
-}
-
-__device__ __forceinline__ int32_t shfl_bfly(int32_t value, uint32_t mask) {
-    return __float_as_int(ptx::shfl_sync_bfly(__int_as_float(value), mask, ptx::kFullMask));
-}
-__device__ __forceinline__ KeyRange hull_of_lanes(KeyRange keys) {
-    if (keys.empty()) keys = {INT32_MAX, 0};
-#pragma unroll
-    for (uint32_t mask = 16; mask > 0; mask /= 2) {
-        const int32_t begin = shfl_bfly(keys.begin, mask), end = shfl_bfly(keys.end, mask);
-        keys = {begin < keys.begin ? begin : keys.begin, end > keys.end ? end : keys.end};
-    }
-    return keys.empty() ? KeyRange{0, 0} : keys;
-}
-
-// Blocks that differ: from shared.start on, a block at a time. Lane t has what row t of the block sees. Little is kept
-// from one block to the next: the registers are few.
-template <class T>
-__device__ __forceinline__ void load_blocks(const ScoreParams& p, Loader& loader, typename T::Shared& shared) {
-    int64_t begin = shared.start.unit, left = shared.start.cost_end;
-    int32_t row = shared.start.row;
-#pragma unroll 1
-    while (left > 0) {
-        const Block block = block_from_row(p.view, row, T::kBlockTokens);
-        if (block.tokens == 0) break;
-        row = block.row + block.tokens;
-        const auto lane = static_cast<int32_t>(loader.lane);
-        KeyRange sees{0, 0};
-        if (lane < block.tokens) sees = live_keys(p.view, block.request, block.rows, block.row + lane);
-        const KeyRange hull = hull_of_lanes(sees);
-        const BlockWork work =
-            block_work(hull, block.tokens, T::kTileKeys, T::kBlockCost, T::tile_cost(block.tokens), p.fill_columns);
-        const BlockPart part = block_part(work, p.fill_columns, begin, left);
-        left -= work.cost();
-        begin = 0;
-        if (part.tiles > 0 || part.fill_begin < part.fill_end)
-            load_run<T>(p, loader, shared, block.request, hull, block.row, block.tokens, part, sees);
-    }
-}
-
-// The same value, of which the compiler knows nothing.
-__device__ __forceinline__ int32_t hidden(int32_t value) {
-    asm volatile("" : "+r"(value));
-    return value;
-}
-__device__ __forceinline__ int64_t hidden(int64_t value) {
-    asm volatile("" : "+l"(value));
-    return value;
-}
-
-// Rectangles: requests 32 at a time, one a lane.
-template <class T>
-__device__ __forceinline__ void load_requests(const ScoreParams& p, Loader& loader, typename T::Shared& shared) {
-    Start start{0, 1, 0, 0};
-    bool shared_out = p.view.batch > kWarpBatch;
-    if (shared_out) start = shared.start;
-    int64_t unit = start.unit, cost_end = start.cost_end;
-    for (int32_t base = start.request; cost_end > 0 && base < p.view.batch; base += 32) {
-        const int32_t mine = base + static_cast<int32_t>(loader.lane);
-        RequestSpan span{0, 0, 0};
-        if (mine < p.view.batch) span = request_span(p.view, mine);
-        uint32_t busy = ptx::vote_sync_ballot(span.tokens > 0 && span.keys > 0, ptx::kFullMask);
-        if (!shared_out) {   // no more requests than lanes: this warp alone finds where the share begins
-            const RequestWork work = request_work(span.tokens, span.keys, T::kGroupTokens);
-            const int64_t through = inclusive_scan(work.units * work.cost, loader.lane);
-            const int64_t total = shfl_idx(through, 31);
-            const int64_t begin = share_begin(total, ptx::ctaid_x(), ptx::nctaid_x());
-            const int64_t end = share_begin(total, ptx::ctaid_x() + 1, ptx::nctaid_x());
-            busy &= ptx::vote_sync_ballot(begin < through, ptx::kFullMask);
-            if (begin >= end || busy == 0) break;
-            const auto from = static_cast<uint32_t>(__ffs(static_cast<int>(busy)) - 1);
-            const int64_t before = shfl_idx(through - work.units * work.cost, from);
-            unit = ceil_div(begin - before, shfl_idx(work.cost, from));
-            cost_end = end - before;
-            shared_out = true;
-        }
-        while (busy != 0 && cost_end > 0) {
-            const auto from = static_cast<uint32_t>(__ffs(static_cast<int>(busy)) - 1);
-            busy &= busy - 1;
-            const auto row = static_cast<int32_t>(
-                ptx::shfl_sync_idx(static_cast<uint32_t>(span.row_begin), from, ptx::kFullMask));
-            const auto tokens =
-                static_cast<int32_t>(ptx::shfl_sync_idx(static_cast<uint32_t>(span.tokens), from, ptx::kFullMask));
-            const auto keys =
-                static_cast<int32_t>(ptx::shfl_sync_idx(static_cast<uint32_t>(span.keys), from, ptx::kFullMask));
-            while (true) {
-                // What follows from tokens and keys is worked out again for each run: the registers are few.
-                const RequestWork work = request_work(hidden(tokens), keys, T::kGroupTokens);
-                const int64_t share_end = ceil_div(cost_end, work.cost);
-                const int64_t rest_units = (share_end < work.units ? share_end : work.units) - unit;
-                if (rest_units <= 0) {
-                    cost_end -= work.units * work.cost;
-                    break;
-                }
-                Run run = run_at(work, unit);
-                if (run.tiles > rest_units) run.tiles = static_cast<int32_t>(rest_units);
-                unit += run.tiles;
-                const int32_t token = run.block * T::kBlockTokens;
-                const int32_t rest = tokens - token;
-                load_run<T>(p, loader, shared, base + static_cast<int32_t>(from), {0, keys}, row + token,
-                            rest < T::kBlockTokens ? rest : T::kBlockTokens, {run.tile, run.tiles, 0, 0}, {0, keys});
-            }
-            unit = 0;
-        }
-    }
-}
-
-template <class T>
-__device__ __forceinline__ void load_all(const ScoreParams& p, Loader& loader, typename T::Shared& shared) {
-    if constexpr (T::kAlwaysBlocks) load_blocks<T>(p, loader, shared);
-    else if constexpr (T::kAlike) load_requests<T>(p, loader, shared);
-    else if (blocks_differ<T>(p)) load_blocks<T>(p, loader, shared);
-    else load_requests<T>(p, loader, shared);
-    if (loader.warp == T::kLoaderWarps - 1)
-        load_item<T>(p, loader, shared, {loader.ring, 0, 0, 0, 0, 0, 0, 0}, {0, 0});
 }
 
 }  // namespace lidx::sm90_score

@@ -184,11 +184,17 @@ struct alignas(16) Item {
     int32_t unused;
 };
 // Where this CTA's share begins. Rectangles: a unit of a request, and the cost from that request's first unit to the
-// share's end. Blocks: the row of a block, the cost inside it and the cost from its beginning to the share's end.
+// share's end. Blocks: the row of a block and its request's rows, the cost inside it and the cost from its beginning to
+// the share's end.
 struct alignas(16) Start {
     int64_t unit, cost_end;
     int32_t request, row;
+    RequestRows rows;
 };
+LIDX_HOST_DEVICE constexpr Block block_of_start(const Start& start, int block_tokens) {
+    const int32_t rest = start.rows.begin + start.rows.tokens - start.row;
+    return {start.request, start.row, rest < block_tokens ? rest : block_tokens, start.rows};
+}
 // Arrivals that complete a phase of a stage, of an item.
 inline constexpr uint32_t kFullArrivals = 33;                  // 32 lanes' cp.async of k_scale, and the TMA's issuer
 inline constexpr uint32_t kItemArrivals = 33;                  // 32 lanes' weights, and the TMA's issuer

@@ -44,6 +44,7 @@
 #include "kernel/sm90_item.cuh"
 #include "kernel/sm90_loader.cuh"
 #include "kernel/sm90_score_layout.h"
+#include "kernel/sm90_walk.cuh"
 #include "kernel/smem_descriptor.h"
 #include "kernel/variants.h"
 #include "ptx/bulk_tensor.cuh"

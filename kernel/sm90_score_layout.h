@@ -72,7 +72,10 @@ struct Tile {
     static constexpr int kTileKeys = sm90_score::kTileKeys;
     static constexpr int kStages = sm90_score::kStages;
     static constexpr int kLoaderWarps = sm90_score::kLoaderWarps;
+    static constexpr int kItemWarp = kLoaderWarps - 1;   // the first tiles of a short share are the other warps'
     static constexpr int kThreads = sm90_score::kThreads;
+    static constexpr int kScanThreads = kThreads;
+    static constexpr bool kWarmUp = false;
     static constexpr int kQBuffers = 2;
     static constexpr int kWeightStride = kHeadSlots;  // of the weights in shared memory
     static constexpr bool kAlwaysBlocks = false;

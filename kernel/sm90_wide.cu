@@ -30,6 +30,7 @@
 #include "kernel/score_cells.cuh"
 #include "kernel/sm90_item.cuh"
 #include "kernel/sm90_loader.cuh"
+#include "kernel/sm90_walk.cuh"
 #include "kernel/sm90_wide_layout.h"
 #include "kernel/smem_descriptor.h"
 #include "kernel/variants.h"
@@ -245,13 +246,13 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
     }
     ptx::griddepcontrol_launch_dependents();
     ptx::griddepcontrol_wait();   // what the kernel before wrote is read from here on
-    sm90_score::find_start<T>(p, shared, thread);
     const uint32_t warp = ptx::shfl_sync_idx(thread / 32, 0, ptx::kFullMask);
     if (warp >= 4 * kWarpgroups) {
         ptx::setmaxnreg_dec<kProducerRegisters>();
         Loader loader = make_loader<T>(p, k_map, q_map, warp - 4 * kWarpgroups, thread % 32);
-        if (loader.warp < kLoaderWarps) load_all<T>(p, loader, shared);
+        load_all<T>(p, loader, shared);
     } else {
+        sm90_score::find_start<T>(p, shared, thread);
         ptx::setmaxnreg_inc<kConsumerRegisters>();
         consume_all<T>(p, shared, warp, thread % 32);
     }

@@ -47,15 +47,18 @@ struct Tile {
     static constexpr int kGroupTokens = kBlockTokens;
     static constexpr int kStages = sm90_wide::kStages;
     static constexpr int kLoaderWarps = sm90_wide::kLoaderWarps;
+    static constexpr int kItemWarp = kLoaderWarps;   // brings the items and Q, ahead of the tiles
     static constexpr int kThreads = sm90_wide::kThreads;
+    static constexpr int kScanThreads = 128 * kWarpgroups;   // that share out the work
+    static constexpr bool kWarmUp = true;             // meanwhile the others fetch their instructions
     static constexpr int kQBuffers = kHeads <= 64 ? 2 : 1;
     static constexpr int kWeightStride = kHeads + 8;  // eight banks from one token's to the next
     static constexpr bool kAlwaysBlocks = true;
     static constexpr bool kQPairs = true;             // a box of Q: the heads of two tokens
     static constexpr int kQBoxBytes = 2 * kHeads * kDepth;
-    // In the 0.07 us of unit_cost. Measured: of 3, 12, 22, 36 and 50 (64 heads, 8192 x 8192 causal) 609, 561, 525, 467
-    // and 467 us.
-    static constexpr int64_t kBlockCost = 36;
+    // In 0.07 us. Of 12, 14, 24 and 36 the first two are best: 512 x 4096 and 2048 x 8192 with 32 heads gain 1 % on 24,
+    // 8192 x 8192 causal nothing (docs/kernel-sm90.md).
+    static constexpr int64_t kBlockCost = 14;
     LIDX_HOST_DEVICE static constexpr int32_t q_boxes(int64_t) { return kBlockTokens / 2; }
     // In 0.07 us: 1.33 us for 64 heads.
     LIDX_HOST_DEVICE static constexpr int64_t tile_cost(int64_t) { return (19 * kMmas + 7) / 8; }

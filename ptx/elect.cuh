@@ -79,5 +79,7 @@ LIDX_PTX void bar_warp_sync(uint32_t membermask) { asm volatile("bar.warp.sync %
 LIDX_PTX void bar_sync() { asm volatile("bar.sync 0;" ::: "memory"); }
 // Barrier a, for b threads.
 LIDX_PTX void bar_sync(uint32_t a, uint32_t b) { asm volatile("bar.sync %0, %1;" ::"r"(a), "r"(b) : "memory"); }
+// barrier{.cta}.arrive a, b; bar.arrive is its .aligned form. Does not wait.    PTX ISA 2.0, sm_20 (9.7.13.1)
+LIDX_PTX void bar_arrive(uint32_t a, uint32_t b) { asm volatile("bar.arrive %0, %1;" ::"r"(a), "r"(b) : "memory"); }
 
 }  // namespace lidx::ptx

@@ -17,6 +17,7 @@
 
 #include "check_model.h"
 #include "check_upload.h"
+#include "kernel/sm90_fast_layout.h"
 #include "kernel/sm90_schedule.h"
 #include "kernel/sm90_wide_layout.h"
 #include "ref/bf16.h"
@@ -221,6 +222,7 @@ Sm90Counts sm90_wide_counts(const Inputs& in, const Outcome& out, int64_t boxes,
 
 // The same for sm90_fast: blocks of three groups of 256 columns, an MMA of four steps for each group that has a token
 // and each key tile, and what a block costs beside its tiles.
+template <class T>
 Sm90Counts sm90_fast_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots) {
     namespace s = lidx::sm90_score;
     struct Block {
@@ -233,7 +235,8 @@ Sm90Counts sm90_fast_counts(const Inputs& in, const Outcome& out, int64_t boxes,
         for (int token = 0; token < r.tokens; token += out.tile_tokens) {
             const int tokens = std::min(out.tile_tokens, r.tokens - token);
             const int64_t groups = ceil_div(tokens, out.tile_tokens / 3);
-            blocks.push_back({groups, s::block_work({0, r.keys}, tokens, 64, s::kScoreBlockCost, groups + 1, 0)});
+            blocks.push_back(
+                {groups, s::block_work({0, r.keys}, tokens, 64, T::kBlockCost, T::tile_cost(tokens), 0)});
             total += blocks.back().work.cost();
         }
     Sm90Counts counts;
@@ -251,6 +254,11 @@ Sm90Counts sm90_fast_counts(const Inputs& in, const Outcome& out, int64_t boxes,
         }
     }
     return counts;
+}
+
+Sm90Counts sm90_fast_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots) {
+    return in.c.heads == 64 ? sm90_fast_counts<lidx::sm90_fast::Tile<64>>(in, out, boxes, box_slots)
+                            : sm90_fast_counts<lidx::sm90_fast::Tile<32>>(in, out, boxes, box_slots);
 }
 
 // sm90_decode: cp.async brings everything, and every group of 64 columns meets every key tile once.

@@ -33,6 +33,7 @@ extern "C" __global__ void wrappers_sreg_elect(uint32_t* out) {
     bar_warp_sync(kFullMask);
     bar_sync();
     bar_sync(1, 64);
+    bar_arrive(2, 64);
     griddepcontrol_launch_dependents();
     griddepcontrol_wait();
 }
