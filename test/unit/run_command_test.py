@@ -205,6 +205,13 @@ class Arguments(Command):
         entries.update(changes)
         return list(entries.values())
 
+    def test_a_warning_is_told_once_and_listed_for_each_seed(self):
+        text = SAXPY.replace("fma.rn.f32 %f3, %f0, %f1, %f2;", "add.f32 %f3, %f1, %f2;")
+        output = self.run_ptx(text, "--check", "--seeds", 4, "--json", self.path("r.json"), args=self.saxpy(), block=64)
+        self.assertEqual(output.count("warning [f32-contractible]"), 1, output)
+        self.assertIn("clean, 0 errors, 1 warning, 4 seeds", output)
+        self.assertEqual([f["seed"] for f in self.read_json("r.json")["findings"]], [0, 1, 2, 3])
+
     def test_buffers_scalars_and_bytes(self):
         self.run_ptx(SAXPY, "--kernel", "saxpy", args=self.saxpy(), grid="2,1,1")
         # By hand: 1 + i / 2 below 40; the bytes 00 00 80 40 are 4.0; the rest keeps its fill.

@@ -115,7 +115,7 @@ RunResult run(const Program& program, const Launch& launch, const DeviceConfig& 
     std::atomic<uint64_t> done{0};
     std::atomic<bool> stop{false};
     std::mutex mutex;
-    FindingLog findings;
+    FindingLog findings(device.told_warnings);
     GlobalShadow shadow;
     std::optional<Finding> last;
     RunResult result;

@@ -59,7 +59,8 @@ bool FindingLog::add(Finding finding) {
         index_.erase(at);
         return finding.severity == Severity::kWarning;
     }
-    std::fputs(finding_text(finding).c_str(), stderr);
+    const bool is_told = finding.severity == Severity::kWarning && told_ != nullptr && !told_->insert(at->first).second;
+    if (!is_told) std::fputs(finding_text(finding).c_str(), stderr);
     findings_.push_back(std::move(finding));
     return true;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -44,12 +45,15 @@ std::string finding_text(const Finding& finding);
 // "[code] [code]" of the errors, each once.
 std::string error_codes(const std::vector<Finding>& findings);
 
-// Of one launch; its workers share it. The first finding of a (code, pc, other pc) is printed and kept, later ones are
-// counted.
+using FindingKey = std::tuple<std::string, uint32_t, uint32_t>;   // code, pc, other pc
+
+// Of one launch; its workers share it. The first finding of a key is printed and kept, later ones are counted. told:
+// warnings that earlier launches of the same program have printed, and this one need not; null: it prints them all.
 class FindingLog {
   public:
     static constexpr size_t kMaxFindings = 100;   // distinct ones; the launch then ends
 
+    explicit FindingLog(std::set<FindingKey>* told) : told_(told) {}
     // False: full of errors, stop the launch.
     bool add(Finding finding);
     // Counts one more of what is there already; false if it is not.
@@ -58,8 +62,9 @@ class FindingLog {
 
   private:
     mutable std::mutex mutex_;
-    std::map<std::tuple<std::string, uint32_t, uint32_t>, size_t> index_;
+    std::map<FindingKey, size_t> index_;
     std::vector<Finding> findings_;
+    std::set<FindingKey>* told_;
 };
 
 }   // namespace ptxemu

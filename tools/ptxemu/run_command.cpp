@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "fatbin.h"
@@ -206,6 +206,8 @@ int run_kernel(const RunOptions& options) {
     device.progress = true;
     device.max_instructions = options.max_instructions;
     device.detail = !options.stats.empty();
+    std::set<FindingKey> told;   // a warning is printed once, not once a seed
+    device.told_warnings = &told;
     TraceLog trace;
     if (!options.trace.empty()) {
         if (!trace.open(options.trace.string()))
@@ -303,8 +305,8 @@ int run_kernel(const RunOptions& options) {
     }
     const auto errors =
         std::count_if(found.begin(), found.end(), [](const auto& f) { return f["severity"] == "error"; });
-    const auto warnings = static_cast<std::ptrdiff_t>(found.size()) - errors;
-    std::printf("%s grid %s block %s: %s, %td error%s, %td warning%s, %llu seed%s, %llu warp instructions in %.3f s "
+    const size_t warnings = told.size();
+    std::printf("%s grid %s block %s: %s, %td error%s, %zu warning%s, %llu seed%s, %llu warp instructions in %.3f s "
                 "(%.1f million/s)\n",
                 kernel.name.c_str(), dims_text(options.grid).c_str(), dims_text(options.block).c_str(),
                 status_text(result.status), errors, errors == 1 ? "" : "s", warnings, warnings == 1 ? "" : "s",
