@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -176,6 +177,19 @@ TEST_CASE("topk merge: shards of a row give what the whole row gives") {
                 c.gap = static_cast<int>(seed % 3);
                 c.optional = seed % 5 != 0;
                 run(c, ++seed);
+            }
+}
+
+// For test/mutant, as in topk_test.cpp.
+TEST_CASE("small: topk_merge", "[.small]") {
+    const char* repeats = std::getenv("LIDX_TEST_REPEATS");
+    for (int i = repeats != nullptr ? std::atoi(repeats) : 1; i > 0; --i)
+        for (const lidx_sort sort : {LIDX_SORT_POSITION, LIDX_SORT_SCORE})
+            for (const Values values : {Values::kNormal, Values::kTwo, Values::kMixed}) {
+                Case c{1, 2400, 8, 300, 280};   // entries for every step of an unrolled loop
+                c.sort = sort;
+                c.values = values;
+                run(c, 40);
             }
 }
 

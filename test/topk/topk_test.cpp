@@ -6,6 +6,7 @@
 #include <cfloat>
 #include <climits>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -521,6 +522,56 @@ TEST_CASE("topk: CTAs and parts of a row") {
                     FAIL(n << " keys: " << parts << " parts of " << each << ", " << ctas << " CTAs");
             }
 }
+
+// One or two short rows for every path of a kernel, for mutants and long seed runs (test/mutant), which name the kernel's
+// test and make the device one that takes it for these shapes: the multiprocessors stand beside each. Launches for long
+// rows meet short ones: few keys, and all the CTAs. LIDX_TEST_REPEATS: how often all of it is run.
+std::vector<Case> small_cases(bool bf16, int64_t max_keys, const std::vector<int64_t>& lengths,
+                              const std::vector<Kind>& kinds) {
+    std::vector<Case> cases;
+    for (const Kind kind : kinds)
+        for (const bool sorted : {false, true}) {
+            Case c = simple(static_cast<int64_t>(lengths.size()), max_keys, 150, kind, 3400 + cases.size());
+            c.sight.lengths = lengths;
+            c.stride = cases.size() % 3 == 1 ? max_keys / 4 * 4 : max_keys + 1;
+            c.bf16 = bf16;
+            c.sort = sorted ? LIDX_SORT_SCORE : LIDX_SORT_POSITION;
+            c.scores_out = cases.size() % 4 != 0;
+            c.index_kind = cases.size() % 4 == 2 ? LIDX_INDEX_PHYSICAL : LIDX_INDEX_POSITION;
+            c.page_size = 48;
+            if (sorted) c.forced_first = 3, c.forced_last = 20;
+            cases.push_back(c);
+        }
+    return cases;
+}
+void run_all(const std::vector<Case>& cases) {
+    const char* repeats = std::getenv("LIDX_TEST_REPEATS");
+    for (int i = repeats != nullptr ? std::atoi(repeats) : 1; i > 0; --i)
+        for (const Case& c : cases) run(c);
+}
+const std::vector<Kind> kHeldKinds = {Kind::kNormal, Kind::kTwoValues, Kind::kNarrow};
+// Candidates, a plateau, streamed; and registers.
+const std::vector<Kind> kStreamedKinds = {Kind::kNormal, Kind::kTies, Kind::kMostlyZero, Kind::kMinusInf};
+
+TEST_CASE("small: topk_held_fp32", "[.small]") { run_all(small_cases(false, 1300, {1300, 151}, kHeldKinds)); }
+TEST_CASE("small: topk_held_bf16", "[.small]") { run_all(small_cases(true, 1300, {1300, 151}, kHeldKinds)); }
+// Clusters of four, from four multiprocessors on, and of 16 wide CTAs, from 19 on; of the CTAs all or 3, 2 and 1 have
+// keys.
+void run_clusters(bool bf16, int64_t max_keys, int64_t keys) {
+    run_all(small_cases(bf16, max_keys, {keys}, {Kind::kNormal, Kind::kTwoValues}));
+    run_all(small_cases(bf16, max_keys, {2000}, {Kind::kNormal, Kind::kNarrow}));
+    run_all(small_cases(bf16, max_keys, {300}, {Kind::kTwoValues}));
+}
+TEST_CASE("small: topk_cluster_fp32", "[.small]") { run_clusters(false, 32768, 32700); }
+TEST_CASE("small: topk_cluster_bf16", "[.small]") { run_clusters(true, 32768, 32700); }
+TEST_CASE("small: topk_wide_fp32", "[.small]") { run_clusters(false, 131080, 2500); }
+TEST_CASE("small: topk_wide_bf16", "[.small]") { run_clusters(true, 131080, 2500); }
+// Two multiprocessors at the most.
+TEST_CASE("small: topk_fp32", "[.small]") { run_all(small_cases(false, 9000, {9000, 1300, 151}, kStreamedKinds)); }
+TEST_CASE("small: topk_bf16", "[.small]") { run_all(small_cases(true, 9000, {9000, 1300, 151}, kStreamedKinds)); }
+// Two of them: two slices.
+TEST_CASE("small: topk_fp32 in slices", "[.small]") { run_all({small_cases(false, 133120, {133120}, {Kind::kNormal})[0]}); }
+TEST_CASE("small: topk_bf16 in slices", "[.small]") { run_all({small_cases(true, 133120, {133120}, {Kind::kNormal})[0]}); }
 
 TEST_CASE("topk: who sees what decides what is selected from") {
     using lidx::ref::Sight;

@@ -35,9 +35,9 @@ bool passes_alone(const char* test_case, const std::vector<std::pair<std::string
     const pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {
-        for (const char* name : {"PTXEMU_CC", "PTXEMU_SMS", "PTXEMU_SEED", "PTXEMU_THREADS", "PTXEMU_CHECK",
-                                 "PTXEMU_PROGRESS", "PTXEMU_STATS", "PTXEMU_PTX", "PTXEMU_MAX_INSTRUCTIONS",
-                                 "PTXEMU_ANY_LEADER"}) {
+        for (const char* name : {"PTXEMU_CC", "PTXEMU_SMS", "PTXEMU_SEED", "PTXEMU_SEED_STEP", "PTXEMU_THREADS",
+                                 "PTXEMU_CHECK", "PTXEMU_PROGRESS", "PTXEMU_STATS", "PTXEMU_PTX",
+                                 "PTXEMU_MAX_INSTRUCTIONS", "PTXEMU_ANY_LEADER"}) {
             unsetenv(name);
         }
         for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
@@ -234,7 +234,7 @@ TEST_CASE("the environment makes the device, or cuInit refuses", "[driver]") {
         {"PTXEMU_CC", "85"},       {"PTXEMU_CC", "abc"},  {"PTXEMU_CC", "-90"},
         {"PTXEMU_SMS", "0"},       {"PTXEMU_SMS", "1e3"}, {"PTXEMU_THREADS", "0"},
         {"PTXEMU_SEED", "1 "},     {"PTXEMU_CHECK", "2"}, {"PTXEMU_SEED", "18446744073709551616"},
-        {"PTXEMU_PROGRESS", "yes"},  {"PTXEMU_ANY_LEADER", "2"},
+        {"PTXEMU_PROGRESS", "yes"},  {"PTXEMU_ANY_LEADER", "2"}, {"PTXEMU_SEED_STEP", "-1"},
         {"PTXEMU_MAX_INSTRUCTIONS", "0"}, {"PTXEMU_MAX_INSTRUCTIONS", "-1"}, {"PTXEMU_MAX_INSTRUCTIONS", "1e9"}};
     for (const auto& [name, value] : wrong) {
         INFO(name << "=" << value);

@@ -252,6 +252,41 @@ TEST_CASE("F16 accumulator rounds to nearest even", "[tensor_core]") {
     CHECK(half({kOne}, {kMinusOne}, 0x3c00) == 0);
 }
 
+// Codes of all ranges, C of all kinds: special ones, none, subnormal.
+TEST_CASE("whole tiles with F16 accumulators give the bits of the readable step", "[tensor_core]") {
+    std::mt19937 rng(16);
+    const Format formats[] = {Format::kE4m3, Format::kE5m2};
+    constexpr int m = 16, n = 300;
+    for (int round = 0; round < 24; ++round) {
+        const Format fa = formats[round % 2], fb = formats[round / 2 % 2];
+        const int window = round % 3 == 0 ? 25 : 13;
+        const bool accumulate = round % 4 != 3;
+        const auto code = [&]() -> uint8_t {   // rounds in turn: any, no special ones, small ones, mostly zeros
+            const auto any = static_cast<uint8_t>(rng());
+            if (round % 8 < 2) return any;
+            if (round % 8 < 4) return any & 0xbf;
+            if (round % 8 < 6) return any & 0x87;
+            return rng() % 20 == 0 ? any & 0xbf : 0;
+        };
+        std::vector<uint8_t> a(m * 32), b(n * 32);
+        for (uint8_t& x : a) x = code();
+        for (uint8_t& x : b) x = code();
+        std::vector<uint32_t> d(m * n);
+        for (uint32_t& c : d) c = rng() % 4 == 0 ? 0 : rng() & (round % 2 != 0 ? 0xffff : 0x83ff);
+        const std::vector<uint32_t> c = d;
+        mma_fp8_k32_f16(fa, fb, a.data(), b.data(), m, n, d.data(), n, accumulate, window);
+        int wrong = 0;
+        for (int i = 0; i < m; ++i)
+            for (int j = 0; j < n; ++j) {
+                const std::vector<uint32_t> row(a.begin() + 32 * i, a.begin() + 32 * (i + 1));
+                const std::vector<uint32_t> column(b.begin() + 32 * j, b.begin() + 32 * (j + 1));
+                const size_t at = static_cast<size_t>(i * n + j);
+                wrong += d[at] != fused_dot_f16(fa, fb, row.data(), column.data(), 32, c[at], accumulate, window);
+            }
+        CHECK(wrong == 0);
+    }
+}
+
 TEST_CASE("integer dot products", "[tensor_core]") {
     const uint32_t a[4] = {0x80, 0xff, 0x7f, 1}, b[4] = {0x80, 2, 0xff, 0};
     CHECK(integer_dot(Format::kS8, Format::kS8, a, b, 4, 0, false, false) == 16384 - 2 - 127);

@@ -451,7 +451,11 @@ void Checker::mbarrier_init(Exec& x, int lane, uint32_t address) {
     Record a = record_of(x, warp_of(x), 1u << lane);
     a.flags = Record::kWrite | Record::kInit;
     range(MemorySpace::kShared, address, 8, a, group_of(a.warp, static_cast<uint32_t>(lane)));
-    mbarriers_[address] = {};
+    Mbarrier& b = mbarriers_[address];
+    const uint32_t index = b.index != 0 ? b.index : next_index_++, ended = b.ended;
+    b = {};
+    b.index = index;
+    b.first = b.ended = ended;
 }
 void Checker::mbarrier_inval(Exec& x, int lane, uint32_t address) {
     Record a = record_of(x, warp_of(x), 1u << lane);
@@ -475,6 +479,7 @@ void Checker::mbarrier_arrive(Exec& x, uint32_t mask, const uint32_t* at, bool h
         Mbarrier& b = mbarrier(address);
         b.expect_pc = x.pc;
         if (!arrives) continue;
+        b.arrivals.push_back({warp, same, warps_[warp].time, x.pc});
         for (const Group& g : warps_[warp].groups)
             if (g.lanes & same) VectorClock::join(b.arriving, g.clock.loose);
         VectorClock mine;
@@ -507,7 +512,30 @@ void Checker::narrow_mbarrier(const Record& a, const Record* arrival, uint32_t a
     worker_->report_finding(std::move(f));
 }
 
-void Checker::mbarrier_waited(Exec& x, uint32_t mask, const uint32_t* at, bool acquires, Scope scope) {
+// A wait that has seen a phase end, named by its parity, of a thread that does not know that the one before ended: it
+// might as well have come when that one ran, and then it would have taken the end of the last but one for this.
+void Checker::phase_unknown(Mbarrier& b, const Record& a, uint32_t address, const Group& group) {
+    if (b.index == 0 || b.ended - b.first < 2 || VectorClock::at(group.clock.loose, b.index) >= b.ended - 1) return;
+    const auto known = [&](const Waiter& arrival) {
+        return (arrival.warp == a.warp && (arrival.lanes & ~group.lanes) == 0) ||
+               thread_known(group.clock.loose, arrival.warp, arrival.lanes, arrival.time, kRaw);
+    };
+    if (!b.last_asynchronous && std::all_of(b.last_arrivals.begin(), b.last_arrivals.end(), known)) return;
+    Finding f;
+    f.code = "mbarrier-phase-aliasing";
+    if (worker_->seen_finding(f.code, a.pc, ~0u)) return;
+    f.severity = Severity::kWarning;
+    f.party = party_of(a);
+    f.space = "shared";
+    f.address = address;
+    f.bytes = 8;
+    f.what = "this wait may come too early: nothing says that the phase before the one it waits for has ended, and by "
+             "its parity the last but one looks like it";
+    f.would_order = "a wait of this thread for the phase before, or something behind such a wait of another thread";
+    worker_->report_finding(std::move(f));
+}
+
+void Checker::mbarrier_waited(Exec& x, uint32_t mask, const uint32_t* at, bool acquires, bool parity, Scope scope) {
     const uint32_t warp = warp_of(x);
     while (mask != 0) {
         const uint32_t address = at[std::countr_zero(mask)];
@@ -519,6 +547,12 @@ void Checker::mbarrier_waited(Exec& x, uint32_t mask, const uint32_t* at, bool a
             range(MemorySpace::kShared, address, 8, a, g);
         });
         Mbarrier& b = mbarrier(address);
+        each_group(warp, same, [&](Group& g) {
+            a.lanes = g.lanes;
+            if (parity) phase_unknown(b, a, address, g);
+            if (b.index != 0) g.clock.raise(b.index, b.ended);
+        });
+        a.lanes = same;
         if (acquires && scope < Scope::kCluster)
             for (const Record& arrival : b.remote_completed) narrow_mbarrier(a, &arrival, address);
         if (acquires) acquire(warp, same, b.completed);
@@ -557,6 +591,11 @@ void Checker::mbarrier_completed(uint32_t address) {
     b.current = {};
     b.remote_completed = std::move(b.remote);
     b.remote.clear();
+    ++b.ended;
+    b.last_arrivals = std::move(b.arrivals);
+    b.arrivals.clear();
+    b.last_asynchronous = b.asynchronous;
+    b.asynchronous = false;
 }
 
 void Checker::finish(const Cta& cta) {
@@ -619,6 +658,7 @@ void Checker::commit_issued(Exec& x, AsyncOp& op) {
 
 void Checker::signalled(const AsyncOp& op, uint32_t address) {
     Mbarrier& b = mbarrier(address);
+    b.asynchronous = true;
     if (op.agent.hands_over) b.current.join(*op.agent.hands_over);
     else if (op.agent.index != 0) b.current.raise(op.agent.index, op.agent.clock);
     if (op.agent.issuer) VectorClock::join(b.arriving, op.agent.issuer->loose);

@@ -60,7 +60,8 @@ class Checker {
     void mbarrier_inval(Exec& x, int lane, uint32_t address);
     // All lanes of an arrive, or of an expect-tx (release false and arrives false), before it takes effect.
     void mbarrier_arrive(Exec& x, uint32_t mask, const uint32_t* at, bool release, bool arrives, Scope scope);
-    void mbarrier_waited(Exec& x, uint32_t mask, const uint32_t* at, bool acquire, Scope scope);
+    // parity: which phase is said by its parity, not by a state.
+    void mbarrier_waited(Exec& x, uint32_t mask, const uint32_t* at, bool acquire, bool parity, Scope scope);
     void mbarrier_completed(uint32_t address);                     // its phase
 
     // ---- asynchronous operations: issued ----
@@ -124,6 +125,11 @@ class Checker {
         uint32_t expect_pc = ~0u;         // of the last arrival
         // Arrivals of other CTAs that release to the cluster, of the phase that runs and of the last one.
         std::vector<Record> remote, remote_completed;
+        uint32_t index = 0;               // in clocks: how many phases are known to have ended
+        uint32_t first = 0, ended = 0;    // phases that ended before its initialisation, and so far
+        // Who arrived in the phase that runs, and in the last one; asynchronous: and others, whom nobody can know of.
+        std::vector<Waiter> arrivals, last_arrivals;
+        bool asynchronous = false, last_asynchronous = false;
     };
     struct Chain {
         uint32_t index, last;
@@ -191,6 +197,7 @@ class Checker {
     void allocated(Exec& x, Cta& cta, uint32_t warp, uint32_t column, uint32_t columns);
     void know_allocation(uint32_t warp, uint32_t of);
     void wgmma_registers(Exec& x, const AsyncOp& op, uint32_t count);
+    void phase_unknown(Mbarrier& b, const Record& a, uint32_t address, const Group& group);
     void narrow_mbarrier(const Record& a, const Record* arrival, uint32_t address);
     void swizzle_alignment(uint32_t pc, uint32_t address, uint32_t span, const Record& a);
     void conflict(const Record& r, const Record& a, Order order, MemorySpace space, uint64_t address, uint32_t overlap,

@@ -41,6 +41,7 @@ Config read_config() {
     device.compute_capability = capability;
     device.multiprocessors = static_cast<int>(number("PTXEMU_SMS", 148, 1, 1024));
     device.seed = number("PTXEMU_SEED", 0, 0, ~uint64_t{0});
+    config.seed_step = number("PTXEMU_SEED_STEP", 0, 0, ~uint64_t{0});
     const unsigned cores = std::max(1u, std::min(256u, std::thread::hardware_concurrency()));
     device.threads = static_cast<int>(number("PTXEMU_THREADS", cores, 1, 1024));
     device.check = number("PTXEMU_CHECK", 0, 0, 1) != 0;

@@ -292,6 +292,7 @@ KernelCall make_kernel_call(Current& call, CUfunction handle, Launch launch, voi
 void run_kernel(State& s, std::unique_lock<std::mutex>& lock, const KernelCall& call) {
     check_sticky(s);
     const DeviceConfig device = s.config.device;
+    s.config.device.seed += s.config.seed_step;
     const KernelCall kept = call;
     Launch launch = call.launch;
     const GridWorkspace workspace(kept.context->memory, kept.cooperative);

@@ -36,7 +36,8 @@ struct Failure {
 [[noreturn]] inline void fail(CUresult code, std::string message = {}) { throw Failure{code, std::move(message)}; }
 
 struct Config {
-    DeviceConfig device;
+    DeviceConfig device;       // device.seed: of the next launch
+    uint64_t seed_step = 0;    // PTXEMU_SEED_STEP
     std::string stats_path;   // PTXEMU_STATS
     std::string ptx_path;     // PTXEMU_PTX
     std::string trace_path;   // PTXEMU_TRACE

@@ -271,7 +271,7 @@ bool exec_mbarrier_wait(Exec& x, const Insn& in, uint32_t mask) {
     if (x.checker && done != 0) [[unlikely]] {
         uint32_t at[kLanes];
         shared_addresses(x, in, 1, done, at);
-        x.checker->mbarrier_waited(x, done, at, !(in.flags & kAlternate), scope_of(in));
+        x.checker->mbarrier_waited(x, done, at, !(in.flags & kAlternate), (in.aux & 1) != 0, scope_of(in));
     }
     if (done == mask) return true;
     if (!(in.aux & 2)) poll(x, in, mask, seen);

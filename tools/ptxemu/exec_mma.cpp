@@ -529,6 +529,8 @@ void complete_wgmma(Exec& x, AsyncOp& op) {
     const WindowRule rule = rule_of(fa, 90);
     if (is_fp8(fa) && type == Accumulator::kF32) {
         mma_fp8_k32(fa, fb, a, b.data(), 16, n, d.data(), n, op.accumulate, rule);
+    } else if (is_fp8(fa) && type == Accumulator::kF16) {
+        mma_fp8_k32_f16(fa, fb, a, b.data(), 16, n, d.data(), n, op.accumulate, rule.window);
     } else {
         std::vector<uint32_t> ea(16 * static_cast<size_t>(k)), eb(static_cast<size_t>(n * k));
         for (size_t i = 0; i < ea.size(); ++i)

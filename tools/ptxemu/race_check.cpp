@@ -200,8 +200,9 @@ void Checker::touch(RecordPool& pool, uint32_t& head, Record& a, const Group& gr
             }
             o = Order::kLoose;   // said once; what comes later is held against the later access
         }
-        // An operation on an mbarrier leaves its initialisation to be seen: it has a fence of its own.
-        const bool keep = r.flags & Record::kInit && a.flags & Record::kBarrier;
+        // A strong access leaves a weak one, or one of narrower scope, to be seen: what conflicts with that need not
+        // conflict with this. So does an operation on an mbarrier its initialisation.
+        const bool keep = a.flags & Record::kStrong && (!(r.flags & Record::kStrong) || r.scope() < a.scope());
         if (o <= Order::kReaderFence && !keep && (writes || !(r.flags & Record::kWrite))) {
             Record& again = pool[i];
             again.parts &= ~a.parts;

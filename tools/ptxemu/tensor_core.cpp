@@ -135,18 +135,14 @@ uint32_t fused_dot(Format fa, Format fb, const uint32_t* a, const uint32_t* b, i
     return sign | (exponent >= -126 ? fraction + (static_cast<uint32_t>(exponent + 126) << 23) : fraction);
 }
 
-uint32_t fused_dot_f16(Format fa, Format fb, const uint32_t* a, const uint32_t* b, int k, uint32_t c_bits, bool use_c,
-                       int window) {
-    const Sum exact = fused_sum(fa, fb, a, b, k, use_c ? decode_number(Format::kF16, c_bits) : Number{}, window);
-    if (exact.kind == Sum::kNan) return 0x7fff;
-    if (exact.kind == Sum::kInfinite) return exact.negative ? 0xfc00 : 0x7c00;
-    if (exact.sum == 0) return 0;
-    const uint32_t sign = exact.sum < 0 ? 0x8000u : 0;
-    const Wide magnitude = exact.sum < 0 ? -exact.sum : exact.sum;
-    const int exponent = floor_log2(magnitude) + exact.quantum;
+uint32_t round_to_f16(int64_t sum, int quantum) {
+    if (sum == 0) return 0;
+    const uint32_t sign = sum < 0 ? 0x8000u : 0;
+    const Wide magnitude = sum < 0 ? -static_cast<Wide>(sum) : sum;
+    const int exponent = floor_log2(magnitude) + quantum;
     if (exponent > 15) return sign | 0x7c00;
     const int unit = std::max(exponent, -14) - 10;
-    const int shift = exact.quantum - unit;
+    const int shift = quantum - unit;
     uint32_t kept;
     if (shift >= 0) {
         kept = static_cast<uint32_t>(magnitude << shift);
@@ -159,6 +155,14 @@ uint32_t fused_dot_f16(Format fa, Format fb, const uint32_t* a, const uint32_t* 
     }
     // A carry out of the fraction moves into the exponent, and out of the largest one into infinity.
     return sign | (exponent >= -14 ? kept + (static_cast<uint32_t>(exponent + 14) << 10) : kept);
+}
+
+uint32_t fused_dot_f16(Format fa, Format fb, const uint32_t* a, const uint32_t* b, int k, uint32_t c_bits, bool use_c,
+                       int window) {
+    const Sum exact = fused_sum(fa, fb, a, b, k, use_c ? decode_number(Format::kF16, c_bits) : Number{}, window);
+    if (exact.kind == Sum::kNan) return 0x7fff;
+    if (exact.kind == Sum::kInfinite) return exact.negative ? 0xfc00 : 0x7c00;
+    return round_to_f16(static_cast<int64_t>(exact.sum), exact.quantum);   // window + log2(k) + 3 bits at the most
 }
 
 int32_t integer_dot(Format fa, Format fb, const uint32_t* a, const uint32_t* b, int k, int32_t c, bool use_c,

@@ -37,6 +37,10 @@ bool simd_path_available(SimdPath path);
 void mma_fp8_k32_on(SimdPath path, Format fa, Format fb, const uint8_t* a, const uint8_t* b, int m, int n, uint32_t* d,
                     int d_pitch, bool accumulate, WindowRule rule);
 
+// The same for F16 accumulators (half-precision bits in the low half of a word), same bits as fused_dot_f16.
+void mma_fp8_k32_f16(Format fa, Format fb, const uint8_t* a, const uint8_t* b, int m, int n, uint32_t* d, int d_pitch,
+                     bool accumulate, int window);
+
 // Instruction descriptor of kind::f16/tf32/f8f6f4/i8 (blackwell.md A2).
 struct InstrDescriptor {
     Format a, b;

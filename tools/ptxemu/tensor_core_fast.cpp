@@ -241,6 +241,41 @@ void multiply_panel(MultiplyRow multiply, Format fa, Format fb, const uint8_t* a
     }
 }
 
+// F16 accumulators, the window way: sums of 16 in int32, columns side by side.
+void multiply_row_f16(const Panel& panel, const RowOfA& row, const uint32_t* d, int columns, bool accumulate, int window,
+                      uint32_t* out) {
+    const int pitch = panel.columns;
+    int8_t largest[kPanel];
+    std::fill(largest, largest + pitch, kNoExponent);
+    for (int k = 0; k < kDepth; ++k) {
+        const int8_t* exponent = panel.exponent + k * pitch;
+        const int8_t own = row.exponent[k];
+        for (int j = 0; j < pitch; ++j) largest[j] = std::max(largest[j], static_cast<int8_t>(exponent[j] + own));
+    }
+    alignas(64) float scale[kPanel] = {};
+    int range[kPanel];
+    int32_t cut_c[kPanel];
+    for (int j = 0; j < columns; ++j) {
+        const uint32_t c = accumulate ? d[j] & 0xffff : 0, field = c >> 10 & 31;
+        const int raw_c = static_cast<int>(std::max(field, 1u)) - 15;
+        range[j] = std::max<int>(largest[j], kLeastRealSum);
+        if ((c & 0x7fff) != 0) range[j] = std::max(range[j], raw_c);
+        scale[j] = std::bit_cast<float>((127 + window - range[j]) << 23);
+        const auto mantissa = static_cast<float>((c & 0x3ff) | (field != 0 ? 0x400u : 0u));
+        const auto magnitude = static_cast<int32_t>(std::ldexp(mantissa, raw_c - 10 + window - range[j]));
+        cut_c[j] = c & 0x8000 ? -magnitude : magnitude;
+    }
+    alignas(64) int32_t sum[kDepth / kGroup][kPanel] = {};
+    for (int k = 0; k < kDepth; ++k) {
+        const float* value = panel.value + k * pitch;
+        const float own = row.value[k];
+        int32_t* to = sum[k / kGroup];
+        for (int j = 0; j < pitch; ++j) to[j] += static_cast<int32_t>(value[j] * own * scale[j]);
+    }
+    for (int j = 0; j < columns; ++j)
+        out[j] = round_to_f16(int64_t{sum[0][j]} + sum[1][j] + cut_c[j], range[j] - window);
+}
+
 }  // namespace
 
 bool simd_path_available(SimdPath path) {
@@ -270,6 +305,37 @@ void mma_fp8_k32_on(SimdPath path, Format fa, Format fb, const uint8_t* a, const
     for (int first = 0; first < n; first += kPanel) {
         multiply_panel(multiply, fa, fb, a, b + static_cast<size_t>(kDepth) * static_cast<size_t>(first), m,
                        std::min(kPanel, n - first), d + first, pitch, accumulate, rule);
+    }
+}
+
+void mma_fp8_k32_f16(Format fa, Format fb, const uint8_t* a, const uint8_t* b, int m, int n, uint32_t* d, int d_pitch,
+                     bool accumulate, int window) {
+    Panel panel;
+    RowOfA row;
+    uint32_t out[kPanel];
+    const bool fast = window >= 1 && window <= kMaxWindow;
+    for (int first = 0; first < n; first += kPanel) {
+        const int columns = std::min(kPanel, n - first);
+        const uint8_t* own_b = b + static_cast<size_t>(kDepth) * static_cast<size_t>(first);
+        load_panel(table_of(fb), own_b, columns, panel);
+        for (int i = 0; i < m; ++i) {
+            uint32_t* cells = d + static_cast<size_t>(i) * static_cast<size_t>(d_pitch) + first;
+            const uint8_t* own_a = a + kDepth * i;
+            load_row(table_of(fa), own_a, false, row);
+            if (fast) multiply_row_f16(panel, row, cells, columns, accumulate, window, out);
+            for (int j = 0; j < columns; ++j) {
+                const bool special = row.special != Number::kFinite || panel.special[j] != Number::kFinite ||
+                                     (accumulate && (cells[j] & 0x7c00) == 0x7c00);
+                if (fast && !special) {
+                    cells[j] = out[j];
+                    continue;
+                }
+                uint32_t wide_a[kDepth], wide_b[kDepth];
+                std::copy(own_a, own_a + kDepth, wide_a);
+                std::copy(own_b + kDepth * j, own_b + kDepth * (j + 1), wide_b);
+                cells[j] = fused_dot_f16(fa, fb, wide_a, wide_b, kDepth, cells[j] & 0xffff, accumulate, window);
+            }
+        }
     }
 }
 

@@ -25,5 +25,7 @@ enum class Specials : uint8_t { kNone, kNanAllOnes, kIeee };
 Number decode_minifloat(uint32_t code, int exponent_bits, int fraction_bits, int bias, Specials specials);
 Number decode_number(Format format, uint32_t code);
 Number decode_fp32(uint32_t bits);
+// sum * 2^quantum as half-precision bits, rounded to nearest even; zero is +0, beyond the range lies infinity.
+uint32_t round_to_f16(int64_t sum, int quantum);
 
 }  // namespace ptxemu

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mutants of the scorers, for mutant_test.py. A table: kernels and the cases of `check` that each runs, its device,
+kinds of edits, and the equivalent ones (kind, place) with their reasons."""
+from mutant_kinds import (BARRIER, HANDED_OVER, ILLEGAL, IN_FLIGHT, INITIALISATION, STUCK, UNDEFINED, UNORDERED, VALUE,
+                          WARP_MEETS, WGMMA, Kind, counted_up, moved_behind)
+
+COMMIT = r"(tcgen05\.commit[^;]*) \[(%r\d+)\];"
+MMA = r"(tcgen05\.mma[\w.:]*) \[(%r\d+)\], (%rd\d+), (%rd\d+), (%r\d+), p;"
+LOAD_TMEM = r"(tcgen05\.ld[\w.:]*)(\s*\{[^}]*\}), \[(%r\d+)\];"
+
+SM100 = {
+    "program": "check",
+    # Two requests of five token tiles and two key tiles, rows with keys of their own; one CTA takes all four units.
+    "kernels": {f"sm100_score_h{kernel}": [
+        f"h{heads}/d128/t{4 * tokens + 1}/b2/n200/p32/block-split/pad0/gap0/lattice/plain/nocheck/guard/s77/window,"
+        "sms1"]
+        for kernel, heads, tokens in (("64", 64, 2), ("64_t1", 64, 1), ("128", 128, 1), ("32", 32, 4), ("32_t3", 32, 3),
+                                      ("16_t2", 16, 2), ("8", 8, 16), ("4_t8", 4, 8))},
+    "environment": {"PTXEMU_SMS": "1"},
+    "always_all": True,
+    "mutants": HANDED_OVER + [
+        Kind("tcgen05.fence::before_thread_sync is missing", r"tcgen05\.fence::before[^;]*;", "",
+             {"missing-fence-before"}),
+        Kind("tcgen05.fence::after_thread_sync is missing", r"tcgen05\.fence::after[^;]*;", "",
+             {"missing-fence-after"}),
+        moved_behind("tcgen05.fence::before_thread_sync behind the barrier", r"tcgen05\.fence::before[^;]*;",
+                     r"bar\.sync 0;", {"missing-fence-before"}),
+        Kind("a CTA barrier is missing", r"bar\.sync 0;", "", UNORDERED | BARRIER | {"illegal-address"}),
+        Kind("wait::ld is missing", r"tcgen05\.wait::ld[^;]*;", "", {"tmem-ld-not-waited"}),
+        moved_behind("wait::ld behind the barrier", r"tcgen05\.wait::ld[^;]*;", r"bar\.sync 0;",
+                     {"tmem-ld-not-waited"}),
+        Kind("a commit is missing", COMMIT, "", STUCK),
+        Kind("a commit to another mbarrier", COMMIT, r"add.u32 \2, \2, 8; \1 [\2]; sub.u32 \2, \2, 8;", BARRIER),
+        Kind("a commit to the mbarrier before", COMMIT, r"sub.u32 \2, \2, 8; \1 [\2]; add.u32 \2, \2, 8;", BARRIER),
+        Kind("a descriptor without its version", MMA,
+             r"xor.b64 \3, \3, 0x400000000000; \1 [\2], \3, \4, \5, p; xor.b64 \3, \3, 0x400000000000;", ILLEGAL),
+        Kind("a descriptor with a reserved bit", MMA,
+             r"xor.b64 \4, \4, 0x8000; \1 [\2], \3, \4, \5, p; xor.b64 \4, \4, 0x8000;", ILLEGAL),
+        Kind("a descriptor 16 bytes further", MMA,
+             r"add.u64 \3, \3, 1; \1 [\2], \3, \4, \5, p; sub.u64 \3, \3, 1;", VALUE | UNORDERED),
+        Kind("operand type code 2", MMA, r"xor.b32 \5, \5, 256; \1 [\2], \3, \4, \5, p; xor.b32 \5, \5, 256;", ILLEGAL),
+        Kind("N + 8 columns", MMA, r"add.u32 \5, \5, 0x20000; \1 [\2], \3, \4, \5, p; sub.u32 \5, \5, 0x20000;",
+             {"illegal-address", "race-tmem", "race-shared", "tma-load-not-waited", "mma-not-waited"}),
+        Kind("M = 64", MMA, r"sub.u32 \5, \5, 0x4000000; \1 [\2], \3, \4, \5, p; add.u32 \5, \5, 0x4000000;",
+             {"scores", "race-tmem", "mma-not-waited"}),
+        Kind("an MMA is missing", MMA, "", VALUE | {"undefined-store"}),
+        Kind("an MMA to the next column", MMA, r"add.u32 \2, \2, 1; \1 [\2], \3, \4, \5, p; sub.u32 \2, \2, 1;",
+             {"illegal-address", "race-tmem", "mma-not-waited"}),
+        Kind("tcgen05.ld of the next quarter's lanes", LOAD_TMEM,
+             r"xor.b32 \3, \3, 0x200000; \1\2, [\3]; xor.b32 \3, \3, 0x200000;", {"tmem-lane-quarter"}),
+        Kind("tcgen05.ld beyond the accumulator", LOAD_TMEM, r"add.u32 \3, \3, 128; \1\2, [\3]; sub.u32 \3, \3, 128;",
+             {"illegal-address"}),
+        Kind("Tensor Memory is not given back", r"tcgen05\.dealloc[^;]*;", "", {"exit-tmem-held"}),
+        Kind("Tensor Memory is given back twice", r"tcgen05\.dealloc[^;]*;", r"\g<0> \g<0>", ILLEGAL),
+        Kind("Tensor Memory is not allocated", r"tcgen05\.alloc[^;]*;", "", {"illegal-address"} | ILLEGAL),
+        Kind("half the columns", r"(tcgen05\.alloc[^\[]*\[%r\d+\], )(%r\d+);",
+             r"shr.u32 \2, \2, 1; \1\2; shl.b32 \2, \2, 1;", {"illegal-address"}),
+        Kind("weights are not stored", r"st\.shared\.f32[^;]*;", "", {"scores", "undefined-store"}),
+        Kind("what rows see is not stored", r"st\.shared\.v2\.u32[^;]*;", "", {"scores"} | UNDEFINED),
+        Kind("what a warp's rows see together is not stored", r"st\.shared\.v4\.u32[^;]*;", "",
+             {"scores"} | UNDEFINED),
+    ],
+    "equivalent": {
+        # .relaxed hands over, with tcgen05.fence, what concerns Tensor Memory and the tensor core (PTX ISA 9.7.16.6.4).
+        # All that it waits for is the MMA: S written, K and Q read. The Q tile that comes next is written after that.
+        ("a wait that acquires nothing", 2): "s_full is a commit's alone: a completed MMA, and no thread's accesses",
+        # The fence orders asynchronous tcgen05 operations; tcgen05.alloc is synchronous (9.7.16.6.1). The loads of the
+        # unit before were fenced where all met behind them.
+        ("tcgen05.fence::before_thread_sync is missing", 0): "no asynchronous operation since the last such fence",
+        ("tcgen05.fence::before_thread_sync behind the barrier", 0): "no asynchronous operation since the last one",
+        **INITIALISATION,
+    },
+}
+
+SM90 = {
+    "program": "check",
+    # 1 to 5 tokens and 0 to 450 keys a request: one, two and four token groups, many items, several rounds of the ring;
+    # rows that see different keys, then all the same, then stretches of sixteen tiles; tiles of 2, 4 and 1 boxes; a
+    # fourth group without tokens, and more tiles than stages; items of more than half a ring whose groups change.
+    "kernels": {"sm90_score_h64": [
+        "h64/d128/t5/b20/n450/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2107/causal",
+        "h64/d128/t5/b20/n450/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2107",
+        "h64/d128/t2/b2/n6000/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5",
+        "h64/d128/t3/b2/n2500/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5/causal",
+        "h64/d128/t5/b6/n1450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2108"]},
+    "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
+    "mutants": HANDED_OVER + WGMMA + [
+        Kind("the consumers do not meet", r"bar\.sync \d+, \d+;|bar\.sync %r\d+, %r\d+;|barrier\.sync[^;]*;", "",
+             {"mbarrier-phase-aliasing", "scores"}, []),
+        WARP_MEETS,
+    ],
+    "equivalent": {
+        **INITIALISATION,
+        ("k_scale's copies are not announced, their arrivals are", 4): "the last item has no tokens, so copies nothing",
+        ("a wait that acquires nothing", 26): "a fourth group where there are three reads nothing of the tile",
+        # The second of two MMAs in a row: the fence before the first was behind the last access of both accumulators.
+        **{("wgmma.fence is missing", place): "no register of its MMA was accessed since the fence before"
+           for place in (1, 17, 21)},
+        ("what a row sees is not said", 2): "the last item has no tiles, so nobody asks what its rows see",
+        # The second tile of a pair. The warp met behind its waits for both tiles and its reads of both k_scale and live
+        # words, before the first was released; what reads the second since is its MMA, and lane 0 has waited for that.
+        **{("the warp does not meet before one lane releases for it", place): "it met since all lanes' reads of the tile"
+           for place in range(2, 24, 2)},
+        ("the warp does not meet before one lane releases for it", 27): "the last item has no tokens: nobody asks more",
+        # The compiler's rest of an unrolled loop: an item has one, two or four groups, so never three boxes of Q.
+        **{(kind, place): "three boxes of Q, which no item has" for place in (6, 15)
+           for kind in ("a tensor copy is missing", "a tensor copy to the next 128 bytes",
+                        "a tensor copy signals another mbarrier")},
+    },
+}
+
+
+SM90_DECODE = {
+    "program": "check",
+    # 1 to 3 tokens and 0 to 200 keys a request: warpgroups whose share spans several requests, one after the other;
+    # then pages of one warp's reach and windows of 30 tiles that end inside a request; then more requests than lanes.
+    "kernels": {"sm90_decode_h64": ["h64/d128/t3/b20/n200/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2112",
+                                    "h64/d128/t2/b2/n6000/p16/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5",
+                                    "h64/d128/t1/b33/n2/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s7"]},
+    "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "1"},
+    "always_all": True,
+    "mutants": [
+        Kind("a wait for copies is missing", r"cp\.async\.wait_group[^;]*;", "", UNORDERED),
+        Kind("a wait for copies waits for one group less", r"(cp\.async\.wait_group )(\d);", counted_up, UNORDERED),
+        Kind("a group of copies is not closed", r"cp\.async\.commit_group;", "", UNORDERED),
+        Kind("a copy is missing", r"cp\.async\.c[ag]\.[^;]*;", "", VALUE | UNDEFINED | UNORDERED),
+        Kind("a copy to the next 128 bytes", r"(cp\.async\.c[ag]\.\S*) \[(%r\d+)\],",
+             r"add.u32 \2, \2, 128; \1 [\2],", VALUE | UNDEFINED | UNORDERED),
+        Kind("fence.proxy.async is missing", r"fence\.proxy\.async[^;]*;", "", {"missing-proxy-fence"}),
+        Kind("the warpgroup does not meet", r"bar\.sync %r\d+, %r\d+;", "", UNORDERED | {"missing-proxy-fence"}),
+        Kind("the CTA does not meet", r"bar\.sync 0;", "", UNORDERED | STUCK),
+        Kind("the warp does not meet", r"bar\.warp\.sync[^;]*;", "", {"ordered-by-convergence"} | UNORDERED),
+        Kind("a fragment is missing", r"ldmatrix[^;]*;", "", VALUE | UNDEFINED),
+        Kind("a fragment of the next 16 bytes", r"(ldmatrix[^\[]*\[)(%r\d+)\];",
+             r"xor.b32 \2, \2, 16; \1\2];", VALUE | UNDEFINED),
+        Kind("wgmma.fence is missing", r"wgmma\.fence[^;]*;", "", {"missing-wgmma-fence"}),
+        Kind("wgmma.commit_group is missing", r"wgmma\.commit_group[^;]*;", "", IN_FLIGHT),
+        Kind("wgmma.wait_group is missing", r"wgmma\.wait_group[^;]*;", "", IN_FLIGHT),
+        Kind("an MMA is missing", r"wgmma\.mma_async[^;]*;", "", VALUE | {"undefined-store"}),
+        Kind("a score is missing", r"st\.global\.f32[^;]*;", "", VALUE),
+    ],
+    "equivalent": {
+        # By the manual cp.async belongs to the generic proxy (9.7.9.25.2 names the bulk copies alone as the other's).
+        ("fence.proxy.async is missing", 0): "the emulator asks for no proxy fence behind cp.async (docs/emulator.md)",
+        ("a score is missing", 0): "a dead key of an illegal page: the one-call index alone asks for those",
+    },
+}
+
+# What sm90_wide and sm90_fast hand over beyond that.
+ITEMS = [
+    WARP_MEETS,
+    Kind("what an item is is not said", r"st\.shared\.v4\.u32[^;]*;", "", VALUE | UNDEFINED | STUCK, [0, -1]),
+    Kind("where the share begins is not said", r"st\.shared\.v2\.u64[^;]*;", "", VALUE | UNDEFINED | STUCK, [0]),
+    Kind("a warp's cost is not said", r"st\.shared\.u64[^;]*;", "", VALUE | UNDEFINED),
+    Kind("weights of no token are not zeros, or weights are not stored", r"st\.shared\.f32[^;]*;", "",
+         VALUE | UNDEFINED),
+    Kind("a lane's sum is its own", r"shfl\.sync\.bfly\.b32 (%\w+), (%\w+), [^;]*;", r"mov.b32 \1, \2;", VALUE, [-1],
+         every=False),
+    Kind("an MMA adds to what was there", r"wgmma\.mma_async[^;]*, p, 1, 1;", r"setp.eq.u32 p, 0, 0; \g<0>",
+         VALUE | UNDEFINED, [0], every=False),
+]
+# The item behind the last has no tokens: consumers read that, and return.
+LAST_ITEM = {
+    ("k_scale's copies are not announced, their arrivals are", 2): "the last item has no tokens, so copies nothing",
+    ("what a row sees is not said", 2): "the last item has no tokens, so nobody asks what they see",
+    ("the warp does not meet before one lane releases for it", 2): "nobody reads what the last item's other lanes store",
+    ("what an item is is not said", 4): "the last item has no keys and no columns to fill",
+    ("weights of no token are not zeros, or weights are not stored", 0): "rows that do not exist are not stored",
+}
+
+SM90_WIDE = {
+    "program": "check",
+    # Six items and some twenty tiles in one CTA, of six boxes each; two CTAs, of which the second begins inside the work;
+    # nothing at all.
+    "kernels": {name: [
+        f"{shape}/d128/t17/b3/n700/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2111/causal,sms1",
+        f"{shape}/d128/t9/b2/n900/p96/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2112{more}",
+        f"{shape}/d128/t2/b3/n64/p64/block-split/pad0/gap0/lattice/dead/nocheck/guard/s2113"]
+        for name, shape, more in (("sm90_wide_h64", "h64", "/wbf16,fill9"), ("sm90_wide_h64_plain", "h64", ""),
+                                  ("sm90_wide_h128", "h128", "/wbf16,fill9"), ("sm90_wide_h32", "h32", "/wbf16,fill9"),
+                                  ("sm90_wide_h32_plain", "h32", ""))},
+    "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
+    "few": 1,
+    "mutants": HANDED_OVER + WGMMA + ITEMS,
+    "equivalent": {
+        **INITIALISATION,
+        ("wgmma.fence is missing", 1): "no register of its MMA was accessed since the fence before",
+        **LAST_ITEM,
+    },
+}
+
+SM90_FAST = {
+    "program": "check",
+    # Four items of eight tiles in one CTA; warpgroups without tokens, weights that are not copied, two CTAs; shares found
+    # among more requests than lanes; nothing at all.
+    "kernels": {"sm90_fast_h64": [
+        "h64/d128/t13/b2/n450/p16/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2201/causal,sms1",
+        "h64/d128/t6/b3/n200/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2202/wbf16,fill9",
+        "h64/d128/t2/b40/n64/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2205",
+        "h64/d128/t2/b6/n64/p64/block-split/pad0/gap0/lattice/dead/nocheck/guard/s2113/causal"],
+                "sm90_fast_h32": [
+        "h32/d128/t25/b2/n450/p16/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2203/causal,sms1",
+        "h32/d128/t12/b3/n200/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2204/wbf16,fill9",
+        "h32/d128/t2/b40/n64/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2206",
+        "h32/d128/t2/b12/n64/p64/block-split/pad0/gap0/lattice/dead/nocheck/guard/s2113/causal"]},
+    "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
+    "few": 1,
+    "mutants": HANDED_OVER + WGMMA + ITEMS + [
+        Kind("the warpgroup does not meet", r"bar\.sync %r\d+, %r\d+;", "",
+             UNORDERED | {"missing-proxy-fence", "wgmma-by-warpgroup"}),
+    ],
+    "equivalent": {
+        **INITIALISATION,
+        ("a wait that acquires nothing", 5): "a group without tokens reads nothing of the tile",
+        ("a release that releases nothing", 0): "the elected lane's arrival behind bar.warp.sync hands over the same",
+        ("a release that releases nothing", 5): "the last item has no tokens, so no weights",
+        ("a release counts one more", 6): "nobody waits for the phase behind that of the last item",
+        ("k_scale's copies are not announced, their arrivals are", 2): "the last item has no tokens, so copies nothing",
+        ("what a row sees is not said", 2): "the last item has no tokens, so nobody asks what they see",
+        ("the warp does not meet before one lane releases for it", 3):
+            "nobody reads what the last item's other lanes store",
+        ("what an item is is not said", 6): "the last item has no keys and no columns to fill",
+        ("weights of no token are not zeros, or weights are not stored", 0): "rows that do not exist are not stored",
+    },
+}
+
+GENERIC = {
+    "program": "check",
+    "kernels": {"generic_score": ["h8/d64/t3/b2/n150/p7/block-split/pad0/gap2/normal/ragged/nocheck/guard/s2009"]},
+    "environment": {"PTXEMU_CC": "80", "PTXEMU_SMS": "2"},
+    "always_all": True,
+    "mutants": [
+        Kind("a CTA barrier is missing", r"bar\.sync 0;", "", UNORDERED | UNDEFINED),
+        Kind("Q or weights are not stored", r"st\.shared[^;]*;", "", VALUE | UNDEFINED),
+    ],
+    "equivalent": {},
+}
+
+TABLES = {"sm100": SM100, "sm90": SM90, "sm90_decode": SM90_DECODE, "sm90_wide": SM90_WIDE, "sm90_fast": SM90_FAST,
+          "generic": GENERIC}

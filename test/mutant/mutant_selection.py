@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mutants of the selection of keys, for mutant_test.py. Cases are the hidden tests of test/topk, "small: ..."."""
+from mutant_kinds import ILLEGAL, PREDICATED, STUCK, UNDEFINED, UNORDERED, VALUE, Kind
+
+ANY = VALUE | UNDEFINED | UNORDERED | {"illegal-address"}
+
+# Each place of a synchronising instruction; values at a few.
+SELECTION = [
+    Kind("a CTA barrier is missing", r"bar\.sync 0;", "", ANY | {"ordered-by-convergence"}, [0, 3, -1]),
+    Kind("a count is missing", PREDICATED + r"red\.shared\.add\.u32[^;]*;", "", ANY, [0], every=False),
+    Kind("a word of shared memory is not written", r"st\.shared\.u32[^;]*;", "", ANY, [0, 2], every=False),
+    Kind("what was counted is not cleared", r"st\.shared\.v4\.u32[^;]*;", "", ANY, [0], every=False),
+    Kind("a sum over the warp is missing", r"redux\.sync\.add\.u32 (%r\d+), (%r\d+), %r\d+;", r"mov.u32 \1, \2;",
+         ANY | STUCK, [0, 1], every=False),
+    Kind("a sum over lanes is missing", r"shfl\.sync\.up\.b32 (%r\d+), (%r\d+), [^;]*;", r"mov.u32 \1, 0;", ANY,
+         [0], every=False),
+]
+
+HELD = {
+    "program": "catch",
+    "kernels": {f"topk_held_{score}": [f"small: topk_held_{score}"] for score in ("fp32", "bf16")},
+    "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "3"},
+    "mutants": SELECTION,
+    "equivalent": {},
+}
+
+# write_sorted(), write_row() and merge() meet, and sort_ascending() meets again before it reads: between the two it
+# stores the padding alone, elsewhere.
+SORTED = "sort_ascending() meets as well before it reads what was stored"
+
+CLUSTER = {
+    "program": "catch",
+    "kernels": {f"topk_cluster_{score}": [f"small: topk_cluster_{score}"] for score in ("fp32", "bf16")},
+    "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "4"},
+    "mutants": SELECTION + [
+        Kind("an arrival at the cluster's barrier is missing", r"barrier\.cluster\.arrive[^;]*;", "",
+             UNORDERED | STUCK | ILLEGAL | VALUE),
+        Kind("a wait at the cluster's barrier is missing", r"barrier\.cluster\.wait[^;]*;", "",
+             UNORDERED | STUCK | ILLEGAL | VALUE),
+        Kind("the cluster does not meet", r"(?s)barrier\.cluster\.arrive[^;]*;((?:(?!barrier\.cluster|ret;|bra ).)*?)"
+                                          r"barrier\.cluster\.wait[^;]*;", r"\1", UNORDERED | VALUE | UNDEFINED),
+        Kind("a fence of the cluster is missing", r"fence\.release\.sync_restrict[^;]*;", "", UNORDERED),
+        Kind("the release of an arrival is missing", r"barrier\.cluster\.arrive\.aligned;",
+             "barrier.cluster.arrive.relaxed.aligned;", UNORDERED),
+        Kind("a wait acquires nothing of the others, a peer's shared memory is one's own",
+             r"mapa\.shared::cluster\.u32 (%r\d+), (%r\d+), [^;]*;", r"mov.u32 \1, \2;",
+             ANY, [0, 1, -1]),
+        Kind("a peer's counts are not read", r"ld\.shared::cluster[^;]*;", "", ANY | {"undefined-operand"}),
+        Kind("numbers are not sent to the first CTA", PREDICATED + r"st\.shared::cluster\.u64[^;]*;", "", ANY, [0, -1]),
+    ],
+    "equivalent": {("a CTA barrier is missing", 11): SORTED},
+}
+
+WIDE = {
+    **CLUSTER,
+    "kernels": {f"topk_wide_{score}": [f"small: topk_wide_{score}"] for score in ("fp32", "bf16")},
+    "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "20"},
+}
+
+STREAMED = [
+    *SELECTION,
+    Kind("a bit of a map is not set", PREDICATED + r"red\.shared\.or\.b32[^;]*;", "", ANY, [0, -1], every=False),
+    Kind("an arrival does not release", r"atom\.acq_rel\.gpu\.global\.add\.u32", "atom.acquire.gpu.global.add.u32",
+         {"race-global"}),
+    Kind("an arrival does not acquire", r"atom\.acq_rel\.gpu\.global\.add\.u32", "atom.release.gpu.global.add.u32",
+         {"race-global"}),
+    Kind("an arrival orders its CTA only", r"atom\.acq_rel\.gpu\.global\.add\.u32", "atom.acq_rel.cta.global.add.u32",
+         {"race-global", "scope-too-narrow"}),
+    Kind("a place among the candidates is not taken",
+         r"atom\.shared\.add\.u32 (%r\d+), \[[^;]*;", r"mov.u32 \1, 0;", ANY),
+]
+TOPK = {
+    "program": "catch",
+    "kernels": {f"topk_{score}": [f"small: topk_{score}", f"small: topk_{score} in slices"]
+                for score in ("fp32", "bf16")},
+    "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
+    "mutants": STREAMED,
+    "equivalent": {},
+}
+TOPK_SM80 = {
+    **TOPK,
+    "kernels": {f"topk_sm80_{score}": [f"small: topk_{score}", f"small: topk_{score} in slices"]
+                for score in ("fp32", "bf16")},
+    "environment": {"PTXEMU_CC": "80", "PTXEMU_SMS": "2"},
+    "equivalent": {},
+}
+
+MERGE = {
+    "program": "catch",
+    "kernels": {"topk_merge": ["small: topk_merge", "topk merge: a key that is listed twice*"]},
+    "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
+    "mutants": SELECTION + [
+        Kind("the warp does not meet", r"bar\.warp\.sync[^;]*;", "", UNORDERED | {"ordered-by-convergence"}),
+        Kind("a place among the chosen is not taken", r"atom\.shared\.add\.u32 (%r\d+), \[[^;]*;", r"mov.u32 \1, 0;",
+             ANY, [0, 1], every=False),
+    ],
+    "equivalent": {
+        ("the warp does not meet", 0): "redux.sync behind it meets by itself, and nothing is handed over",
+    },
+}
+
+TABLES = {"topk_held": HELD, "topk_cluster": CLUSTER, "topk_wide": WIDE, "topk": TOPK, "topk_sm80": TOPK_SM80,
+          "topk_merge": MERGE}
