@@ -52,6 +52,8 @@ void Checker::start(Cluster& cluster, GlobalShadow& global) {
     mbarriers_.clear();
     barriers_.assign(ctas * 16, {});
     cluster_barrier_ = {};
+    arriving_.assign(warps, 0);
+    arrived_ = nullptr;
     warps_.clear();
     warps_.resize(warps);
     for (uint32_t w = 0; w < warps; ++w) {
@@ -266,14 +268,20 @@ void Checker::cluster_arrive(Exec& x, uint32_t mask, bool hands_over) {
     if (hands_over) release(cluster_barrier_[0], warp_of(x), mask);
     else release_fenced(cluster_barrier_[0], warp_of(x), mask, cluster_->ctas.size() > 1 ? Scope::kCluster
                                                                                          : Scope::kCta);
+    arriving_[warp_of(x)] = warps_[warp_of(x)].time++;
 }
 void Checker::cluster_next() {
+    for (const auto& cta : cluster_->ctas)
+        for (const Warp& warp : cta->warps)   // who has exited has arrived
+            if (warp.live == 0) arriving_[warp_of(*cta, warp.index)] = warps_[warp_of(*cta, warp.index)].time;
+    arrived_ = std::make_shared<const std::vector<uint32_t>>(arriving_);
     cluster_barrier_[1].join(cluster_barrier_[0]);
     cluster_barrier_[0] = {};
 }
 void Checker::cluster_done(Exec& x, uint32_t mask) {
     const uint32_t warp = warp_of(x);
     acquire(warp, mask, cluster_barrier_[1]);
+    warps_[warp].arrived = arrived_;
 }
 
 void Checker::fence(Exec& x, uint32_t mask, FenceKind kind, Scope scope) {
@@ -599,6 +607,7 @@ void Checker::mbarrier_completed(uint32_t address) {
 }
 
 void Checker::finish(const Cta& cta) {
+    if (cluster_->ctas.size() > 1) left_alone(cta);
     for (const auto& [address, b] : mbarriers_) {
         if (address >> kRankShift != cta.rank) continue;
         uint64_t word;

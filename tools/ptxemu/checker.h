@@ -114,6 +114,8 @@ class Checker {
         std::vector<uint32_t> accumulator, fragment;
         uint32_t wgmma_done = 0;
         std::vector<Outstanding> outstanding;
+        // By warp: when it came to the last barrier of the cluster that this warp has left, in whatever manner.
+        std::shared_ptr<const std::vector<uint32_t>> arrived;
     };
     struct Waiter {
         uint32_t warp, lanes, time, pc;
@@ -197,6 +199,7 @@ class Checker {
     void allocated(Exec& x, Cta& cta, uint32_t warp, uint32_t column, uint32_t columns);
     void know_allocation(uint32_t warp, uint32_t of);
     void wgmma_registers(Exec& x, const AsyncOp& op, uint32_t count);
+    void left_alone(const Cta& cta);
     void phase_unknown(Mbarrier& b, const Record& a, uint32_t address, const Group& group);
     void narrow_mbarrier(const Record& a, const Record* arrival, uint32_t address);
     void swizzle_alignment(uint32_t pc, uint32_t address, uint32_t span, const Record& a);
@@ -226,6 +229,8 @@ class Checker {
     std::unordered_map<uint32_t, Mbarrier> mbarriers_;
     std::vector<std::array<VectorClock, 2>> barriers_;   // [cta * 16 + id]: gathering, done
     std::array<VectorClock, 2> cluster_barrier_;
+    std::vector<uint32_t> arriving_;   // as WarpState::arrived, of the barrier that runs
+    std::shared_ptr<const std::vector<uint32_t>> arrived_;
     std::unordered_set<uint64_t> seen_;
 };
 

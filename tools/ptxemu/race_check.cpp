@@ -899,4 +899,37 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
     worker_->report_finding(std::move(f));
 }
 
+// Shared memory lasts as long as its CTA: what other CTAs do there must be known to be done by a thread that has not
+// exited, through memory or because they came to a barrier of the cluster afterwards, be it a relaxed arrival.
+void Checker::left_alone(const Cta& cta) {
+    const uint32_t first = cta.rank * warps_per_cta_;
+    const auto done = [&](const Record& r) {
+        for (uint32_t w = first; w < first + warps_per_cta_; ++w) {
+            if (warps_[w].arrived && (*warps_[w].arrived)[r.warp] >= r.clock) return true;
+            for (const Group& g : warps_[w].groups)
+                if (thread_known(g.clock.loose, r.warp, r.lanes, r.clock, kRaw)) return true;
+        }
+        return false;
+    };
+    const std::vector<uint32_t>& heads = shared_[cta.rank].heads;
+    for (size_t cell = 0; cell < heads.size(); ++cell) {
+        for (uint32_t i = heads[cell]; i != 0; i = pool_[i].next) {
+            const Record& r = pool_[i];
+            if (r.kind != AgentKind::kThread || r.flags & Record::kBarrier || r.warp / warps_per_cta_ == cta.rank ||
+                done(r))
+                continue;
+            Finding f;
+            f.code = "exit-before-access";
+            if (worker_->seen_finding(f.code, r.pc, ~0u)) continue;
+            f.party = party_of(r);
+            f.space = "shared";
+            f.address = static_cast<uint64_t>(cta.rank) << kRankShift | cell * kCellBytes;
+            f.what = "accesses shared memory of the CTA of rank " + std::to_string(cta.rank) +
+                     ", which may exit before: none of its threads waits for this";
+            f.would_order = "barrier.cluster.arrive behind this access, and barrier.cluster.wait before the other exits";
+            worker_->report_finding(std::move(f));
+        }
+    }
+}
+
 }   // namespace ptxemu
