@@ -98,7 +98,7 @@ SM90 = {
         ("what a row sees is not said", 2): "the last item has no tiles, so nobody asks what its rows see",
         # The second tile of a pair. The warp met behind its waits for both tiles and its reads of both k_scale and live
         # words, before the first was released; what reads the second since is its MMA, and lane 0 has waited for that.
-        **{("the warp does not meet before one lane releases for it", place): "it met since all lanes' reads of the tile"
+        **{("the warp does not meet before one lane releases for it", place): "it met behind all lanes' reads of it"
            for place in range(2, 24, 2)},
         ("the warp does not meet before one lane releases for it", 27): "the last item has no tokens: nobody asks more",
         # The compiler's rest of an unrolled loop: an item has one, two or four groups, so never three boxes of Q.
@@ -169,8 +169,8 @@ LAST_ITEM = {
 
 SM90_WIDE = {
     "program": "check",
-    # Six items and some twenty tiles in one CTA, of six boxes each; two CTAs, of which the second begins inside the work;
-    # nothing at all.
+    # Six items and some twenty tiles in one CTA, of six boxes each; two CTAs, of which the second begins inside
+    # the work; nothing at all.
     "kernels": {name: [
         f"{shape}/d128/t17/b3/n700/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2111/causal,sms1",
         f"{shape}/d128/t9/b2/n900/p96/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2112{more}",
@@ -194,8 +194,8 @@ SM90_WIDE = {
 
 SM90_FAST = {
     "program": "check",
-    # Four items of eight tiles in one CTA; warpgroups without tokens, weights that are not copied, two CTAs; shares found
-    # among more requests than lanes; nothing at all.
+    # Four items of eight tiles in one CTA; warpgroups without tokens, weights that are not copied, two CTAs; shares
+    # found among more requests than lanes; nothing at all.
     "kernels": {"sm90_fast_h64": [
         "h64/d128/t13/b2/n450/p16/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2201/causal,sms1",
         "h64/d128/t6/b3/n200/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2202/wbf16,fill9",
@@ -222,6 +222,7 @@ SM90_FAST = {
         ("what a row sees is not said", 2): "the last item has no tokens, so nobody asks what they see",
         ("the warp does not meet before one lane releases for it", 3):
             "nobody reads what the last item's other lanes store",
+        ("what an item is is not said", 0): "a share without work has no first row",
         ("what an item is is not said", 6): "the last item has no keys and no columns to fill",
         ("weights of no token are not zeros, or weights are not stored", 0): "rows that do not exist are not stored",
     },
