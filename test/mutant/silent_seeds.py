@@ -42,7 +42,7 @@ HOPPER = {"PTXEMU_CC": "90", "PTXEMU_SMS": "1"}
 # kernel: (program, device, cases)
 CASES = {
     **{f"sm90_score_h{h}": (CHECK, HOPPER, [f"h{h}/d128/t{t}/{SCORE}/causal"])
-       for h, t in ((64, 5), (32, 9), (16, 17), (8, 33))},
+       for h, t in ((64, 5), (32, 9), (16, 17), (8, 33), (4, 33))},
     **{f"sm90_score_h{h}_plain": (CHECK, HOPPER, [f"h{h}/d128/t{t}/{SCORE}"]) for h, t in ((64, 5), (32, 9))},
     **{f"sm90_decode_h{h}": (CHECK, HOPPER, [f"h{h}/d128/t{t}/{DECODE}"]) for h, t in ((64, 5), (32, 9))},
     **{f"sm90_wide_h{h}": (CHECK, HOPPER, [f"h{h}/d128/{WIDE},fill9"]) for h in (128, 64, 32)},

@@ -523,9 +523,9 @@ TEST_CASE("topk: CTAs and parts of a row") {
             }
 }
 
-// One or two short rows for every path of a kernel, for mutants and long seed runs (test/mutant), which name the kernel's
-// test and make the device one that takes it for these shapes: the multiprocessors stand beside each. Launches for long
-// rows meet short ones: few keys, and all the CTAs. LIDX_TEST_REPEATS: how often all of it is run.
+// Short rows for every path of a kernel, for mutants and long seed runs (test/mutant), which name the kernel's test and
+// make the device one that takes it for these shapes: the multiprocessors stand beside each. Launches for long rows
+// meet short ones: few keys, and all the CTAs. LIDX_TEST_REPEATS: how often all of it is run.
 std::vector<Case> small_cases(bool bf16, int64_t max_keys, const std::vector<int64_t>& lengths,
                               const std::vector<Kind>& kinds) {
     std::vector<Case> cases;
@@ -570,8 +570,12 @@ TEST_CASE("small: topk_wide_bf16", "[.small]") { run_clusters(true, 131080, 2500
 TEST_CASE("small: topk_fp32", "[.small]") { run_all(small_cases(false, 9000, {9000, 1300, 151}, kStreamedKinds)); }
 TEST_CASE("small: topk_bf16", "[.small]") { run_all(small_cases(true, 9000, {9000, 1300, 151}, kStreamedKinds)); }
 // Two of them: two slices.
-TEST_CASE("small: topk_fp32 in slices", "[.small]") { run_all({small_cases(false, 133120, {133120}, {Kind::kNormal})[0]}); }
-TEST_CASE("small: topk_bf16 in slices", "[.small]") { run_all({small_cases(true, 133120, {133120}, {Kind::kNormal})[0]}); }
+TEST_CASE("small: topk_fp32 in slices", "[.small]") {
+    run_all({small_cases(false, 133120, {133120}, {Kind::kNormal})[0]});
+}
+TEST_CASE("small: topk_bf16 in slices", "[.small]") {
+    run_all({small_cases(true, 133120, {133120}, {Kind::kNormal})[0]});
+}
 
 TEST_CASE("topk: who sees what decides what is selected from") {
     using lidx::ref::Sight;

@@ -926,7 +926,7 @@ void Checker::left_alone(const Cta& cta) {
             f.address = static_cast<uint64_t>(cta.rank) << kRankShift | cell * kCellBytes;
             f.what = "accesses shared memory of the CTA of rank " + std::to_string(cta.rank) +
                      ", which may exit before: none of its threads waits for this";
-            f.would_order = "barrier.cluster.arrive behind this access, and barrier.cluster.wait before the other exits";
+            f.would_order = "barrier.cluster.arrive behind this access, and a wait for it before the other exits";
             worker_->report_finding(std::move(f));
         }
     }

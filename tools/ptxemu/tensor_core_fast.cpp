@@ -242,8 +242,8 @@ void multiply_panel(MultiplyRow multiply, Format fa, Format fb, const uint8_t* a
 }
 
 // F16 accumulators, the window way: sums of 16 in int32, columns side by side.
-void multiply_row_f16(const Panel& panel, const RowOfA& row, const uint32_t* d, int columns, bool accumulate, int window,
-                      uint32_t* out) {
+void multiply_row_f16(const Panel& panel, const RowOfA& row, const uint32_t* d, int columns, bool accumulate,
+                      int window, uint32_t* out) {
     const int pitch = panel.columns;
     int8_t largest[kPanel];
     std::fill(largest, largest + pitch, kNoExponent);
