@@ -59,7 +59,7 @@ WIDE = {
 
 STREAMED = [
     *SELECTION,
-    Kind("a bit of a map is not set", PREDICATED + r"red\.shared\.or\.b32[^;]*;", "", ANY, [0, -1], every=False),
+    Kind("a bit of a map is not set", PREDICATED + r"red\.shared\.or\.b32[^;]*;", "", ANY, [0], every=False),
     Kind("an arrival does not release", r"atom\.acq_rel\.gpu\.global\.add\.u32", "atom.acquire.gpu.global.add.u32",
          {"race-global"}),
     Kind("an arrival does not acquire", r"atom\.acq_rel\.gpu\.global\.add\.u32", "atom.release.gpu.global.add.u32",
@@ -67,7 +67,7 @@ STREAMED = [
     Kind("an arrival orders its CTA only", r"atom\.acq_rel\.gpu\.global\.add\.u32", "atom.acq_rel.cta.global.add.u32",
          {"race-global", "scope-too-narrow"}),
     Kind("a place among the candidates is not taken",
-         r"atom\.shared\.add\.u32 (%r\d+), \[[^;]*;", r"mov.u32 \1, 0;", ANY),
+         r"atom\.shared\.add\.u32 (%r\d+), \[[^;]*;", r"mov.u32 \1, 0;", ANY, [0], every=False),
 ]
 TOPK = {
     "program": "catch",
