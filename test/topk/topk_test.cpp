@@ -569,7 +569,7 @@ TEST_CASE("small: topk_wide_bf16", "[.small]") { run_clusters(true, 131080, 2500
 // Two multiprocessors at the most.
 TEST_CASE("small: topk_fp32", "[.small]") { run_all(small_cases(false, 9000, {9000, 1300, 151}, kStreamedKinds)); }
 TEST_CASE("small: topk_bf16", "[.small]") { run_all(small_cases(true, 9000, {9000, 1300, 151}, kStreamedKinds)); }
-// Two of them: two slices.
+// Two of them: two slices, or a cluster of two.
 TEST_CASE("small: topk_fp32 in slices", "[.small]") {
     run_all({small_cases(false, 133120, {133120}, {Kind::kNormal})[0]});
 }
