@@ -1134,7 +1134,72 @@ TEST_CASE("memory pools", "[driver]") {
     if (!on_silicon) {   // undefined behaviour there
         CHECK(cuMemPoolDestroy(standard) == CUDA_ERROR_INVALID_VALUE);
         CHECK(cuMemAllocFromPoolAsync(&address, 256, pool, nullptr) == CUDA_ERROR_INVALID_VALUE);
-        CHECK(cuMemAllocManaged(&address, 256, CU_MEM_ATTACH_GLOBAL) == CUDA_ERROR_NOT_SUPPORTED);
     }
+    CHECK(cuDevicePrimaryCtxRelease(0) == CUDA_SUCCESS);
+}
+
+TEST_CASE("memory that host and device share, mapped memory, libraries and the linker", "[driver]") {
+    CUcontext context = nullptr;
+    REQUIRE(cuInit(0) == CUDA_SUCCESS);
+    REQUIRE(cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+    REQUIRE(cuCtxSetCurrent(context) == CUDA_SUCCESS);
+    static const char kPtx[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
+                               ".visible .entry put(.param .u64 p)\n{\n.reg .b64 %l<2>;\nld.param.u64 %l0, [p];\n"
+                               "st.global.u32 [%l0], 42;\nret;\n}\n";
+    CUlinkState link = nullptr;
+    REQUIRE(cuLinkCreate(0, nullptr, nullptr, &link) == CUDA_SUCCESS);
+    REQUIRE(cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(kPtx), sizeof kPtx, "put", 0, nullptr, nullptr) ==
+            CUDA_SUCCESS);
+    void* image = nullptr;
+    size_t bytes = 0;
+    REQUIRE(cuLinkComplete(link, &image, &bytes) == CUDA_SUCCESS);
+    CUlibrary library = nullptr;
+    CUkernel kernel = nullptr;
+    REQUIRE(cuLibraryLoadData(&library, image, nullptr, nullptr, 0, nullptr, nullptr, 0) == CUDA_SUCCESS);
+    CHECK(cuLinkDestroy(link) == CUDA_SUCCESS);
+    REQUIRE(cuLibraryGetKernel(&kernel, library, "put") == CUDA_SUCCESS);
+    const auto put = [&](CUdeviceptr address) {
+        void* params[] = {&address};
+        return cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr);
+    };
+
+    CUdeviceptr managed = 0;
+    REQUIRE(cuMemAllocManaged(&managed, 4, CU_MEM_ATTACH_GLOBAL) == CUDA_SUCCESS);
+    CHECK(put(managed) == CUDA_SUCCESS);
+    CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+    CHECK(*reinterpret_cast<uint32_t*>(managed) == 42);
+    CHECK(cuMemFree(managed) == CUDA_SUCCESS);
+
+    alignas(4096) static uint32_t own[1024] = {};
+    REQUIRE(cuMemHostRegister(own, sizeof own, 0) == CUDA_SUCCESS);
+    CHECK(cuMemHostRegister(own, sizeof own, 0) == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    CHECK(put(reinterpret_cast<CUdeviceptr>(own)) == CUDA_SUCCESS);
+    CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+    CHECK(own[0] == 42);
+    CHECK(cuMemHostUnregister(own) == CUDA_SUCCESS);
+
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    size_t granularity = 0;
+    REQUIRE(cuMemGetAllocationGranularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS);
+    CUdeviceptr range = 0;
+    CUmemGenericAllocationHandle physical[2];
+    REQUIRE(cuMemAddressReserve(&range, 2 * granularity, 0, 0, 0) == CUDA_SUCCESS);
+    for (unsigned i = 0; i < 2; ++i) {
+        REQUIRE(cuMemCreate(&physical[i], granularity, &properties, 0) == CUDA_SUCCESS);
+        REQUIRE(cuMemMap(range + i * granularity, granularity, 0, physical[i], 0) == CUDA_SUCCESS);
+        CHECK(cuMemRelease(physical[i]) == CUDA_SUCCESS);
+    }
+    CUmemAccessDesc access{properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    REQUIRE(cuMemSetAccess(range, 2 * granularity, &access, 1) == CUDA_SUCCESS);
+    CHECK(cuMemsetD8(range, 1, 2 * granularity) == CUDA_SUCCESS);   // across the two
+    CHECK(put(range + granularity) == CUDA_SUCCESS);
+    uint32_t word = 0;
+    CHECK(cuMemcpyDtoH(&word, range + granularity, 4) == CUDA_SUCCESS);
+    CHECK(word == 42);
+    CHECK(cuMemUnmap(range, 2 * granularity) == CUDA_SUCCESS);
+    CHECK(cuMemAddressFree(range, 2 * granularity) == CUDA_SUCCESS);
+    CHECK(cuLibraryUnload(library) == CUDA_SUCCESS);
     CHECK(cuDevicePrimaryCtxRelease(0) == CUDA_SUCCESS);
 }

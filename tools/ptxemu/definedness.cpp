@@ -352,7 +352,10 @@ void predicate_logic(Definedness& d, Exec& x, const Insn& in, const ShadowInfo& 
 
 // Will gather_members() let the instruction run now? Its rule would otherwise see it several times.
 bool gathered(const Exec& x, uint32_t slot, uint32_t mask) {
-    const uint32_t want = x.at<uint32_t>(slot)[std::countr_zero(mask)] & x.warp->live;
+    const uint32_t* members = x.at<uint32_t>(slot);
+    uint32_t want = 0;
+    for (int l = 0; l < kLanes; ++l)
+        if (mask >> l & 1) want |= members[l] & x.warp->live;
     return (mask & want) == want;
 }
 void check_members(Definedness& d, Exec& x, uint32_t slot, uint32_t mask) {

@@ -242,6 +242,7 @@ struct GridWorkspace {
         address = memory.allocate(kBytes);
         if (address == 0) fail(CUDA_ERROR_OUT_OF_MEMORY, "no memory for the barrier of the grid");
         std::memset(reinterpret_cast<void*>(address), 0, kBytes);
+        memory.mark_written(address, kBytes);
     }
     ~GridWorkspace() {
         if (address != 0) memory_.release(address);

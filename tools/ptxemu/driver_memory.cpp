@@ -36,6 +36,7 @@ void release(State& s, uint64_t address) {
         !owner->memory.release(address)) {
         fail(CUDA_ERROR_INVALID_VALUE, hex(address) + " is not the start of a device allocation");
     }
+    owner->managed.erase(address);
 }
 
 void copy(CUstream stream, uint64_t dst, bool dst_device, uint64_t src, bool src_device, size_t bytes) {
@@ -133,10 +134,10 @@ bool pointer_attribute(const State& s, void* data, CUpointer_attribute attribute
             break;
         case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: put(pointer); break;
         case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-            if (!on_host) return false;
+            if (!on_host && owner->managed.count(allocation.base) == 0) return false;
             put(pointer);
             break;
-        case CU_POINTER_ATTRIBUTE_IS_MANAGED: put(false); break;
+        case CU_POINTER_ATTRIBUTE_IS_MANAGED: put(owner->managed.count(allocation.base) != 0); break;
         case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: put(0); break;
         case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: put(static_cast<CUdeviceptr>(allocation.base)); break;
         case CU_POINTER_ATTRIBUTE_RANGE_SIZE: put(static_cast<size_t>(allocation.bytes)); break;
@@ -233,7 +234,7 @@ PTXEMU_API CUresult CUDAAPI cuMemFreeHost(void* pointer) {
     return guarded("cuMemFreeHost", [&] {
         const Current call;
         const uint64_t address = address_of(pointer);
-        if (call.context->host_memory.erase(address) == 0) {
+        if (call.context->registered.count(address) != 0 || call.context->host_memory.erase(address) == 0) {
             fail(CUDA_ERROR_INVALID_VALUE, hex(address) + " is not pinned host memory");
         }
         call.context->memory.release(address);
@@ -289,6 +290,65 @@ PTXEMU_API CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* p, CUstream 
     return guarded("cuMemcpy2DAsync", [&] { copy_2d(p, stream); });
 }
 
+// Unified addresses: where each side lies says its allocation; what lies in none is host memory.
+static void copy_unified(CUstream stream, CUdeviceptr dst, CUdeviceptr src, size_t bytes) {
+    bool to_device = false, from_device = false;
+    {
+        const Current call;
+        Allocation allocation;
+        to_device = owner_of(call.s, dst, &allocation) != nullptr;
+        from_device = owner_of(call.s, src, &allocation) != nullptr;
+    }
+    copy(stream, dst, to_device, src, from_device, bytes);
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t bytes) {
+    return guarded("cuMemcpy", [&] { copy_unified(nullptr, dst, src, bytes); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+    return guarded("cuMemcpyAsync", [&] { copy_unified(stream, dst, src, bytes); });
+}
+
+// There is one device, so peers are contexts of it.
+PTXEMU_API CUresult CUDAAPI cuMemcpyPeer(CUdeviceptr dst, CUcontext, CUdeviceptr src, CUcontext, size_t bytes) {
+    return guarded("cuMemcpyPeer", [&] { copy(nullptr, dst, true, src, true, bytes); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext, CUdeviceptr src, CUcontext, size_t bytes,
+                                              CUstream stream) {
+    return guarded("cuMemcpyPeerAsync", [&] { copy(stream, dst, true, src, true, bytes); });
+}
+
+// Slice after slice: a slice is a 2-D copy whose pitch rows are srcHeight (dstHeight) apart.
+static void copy_3d(const CUDA_MEMCPY3D* p, CUstream stream) {
+    require(p, "pCopy");
+    if (p->srcLOD != 0 || p->dstLOD != 0) fail(CUDA_ERROR_INVALID_VALUE, "srcLOD and dstLOD must be 0");
+    CUDA_MEMCPY2D slice{};
+    slice.srcXInBytes = p->srcXInBytes, slice.dstXInBytes = p->dstXInBytes;
+    slice.srcMemoryType = p->srcMemoryType, slice.dstMemoryType = p->dstMemoryType;
+    slice.srcHost = p->srcHost, slice.dstHost = p->dstHost;
+    slice.srcDevice = p->srcDevice, slice.dstDevice = p->dstDevice;
+    slice.srcPitch = p->srcPitch != 0 ? p->srcPitch : p->srcXInBytes + p->WidthInBytes;
+    slice.dstPitch = p->dstPitch != 0 ? p->dstPitch : p->dstXInBytes + p->WidthInBytes;
+    slice.WidthInBytes = p->WidthInBytes, slice.Height = p->Height;
+    const size_t src_rows = p->srcHeight != 0 ? p->srcHeight : p->srcY + p->Height;
+    const size_t dst_rows = p->dstHeight != 0 ? p->dstHeight : p->dstY + p->Height;
+    for (size_t z = 0; z < p->Depth; ++z) {
+        slice.srcY = (p->srcZ + z) * src_rows + p->srcY;
+        slice.dstY = (p->dstZ + z) * dst_rows + p->dstY;
+        copy_2d(&slice, stream);
+    }
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemcpy3D_v2(const CUDA_MEMCPY3D* p) {
+    return guarded("cuMemcpy3D", [&] { copy_3d(p, nullptr); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* p, CUstream stream) {
+    return guarded("cuMemcpy3DAsync", [&] { copy_3d(p, stream); });
+}
+
 PTXEMU_API CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t count) {
     return guarded("cuMemsetD8", [&] { set<uint8_t>(nullptr, dst, value, count); });
 }
@@ -321,6 +381,26 @@ PTXEMU_API CUresult CUDAAPI cuMemsetD2D8_v2(CUdeviceptr dst, size_t pitch, unsig
 PTXEMU_API CUresult CUDAAPI cuMemsetD2D32_v2(CUdeviceptr dst, size_t pitch, unsigned int value, size_t width,
                                              size_t height) {
     return guarded("cuMemsetD2D32", [&] { set_2d<uint32_t>(nullptr, dst, pitch, value, width, height); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemsetD2D16_v2(CUdeviceptr dst, size_t pitch, unsigned short value, size_t width,
+                                             size_t height) {
+    return guarded("cuMemsetD2D16", [&] { set_2d<uint16_t>(nullptr, dst, pitch, value, width, height); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemsetD2D8Async(CUdeviceptr dst, size_t pitch, unsigned char value, size_t width,
+                                              size_t height, CUstream stream) {
+    return guarded("cuMemsetD2D8Async", [&] { set_2d<uint8_t>(stream, dst, pitch, value, width, height); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemsetD2D16Async(CUdeviceptr dst, size_t pitch, unsigned short value, size_t width,
+                                               size_t height, CUstream stream) {
+    return guarded("cuMemsetD2D16Async", [&] { set_2d<uint16_t>(stream, dst, pitch, value, width, height); });
+}
+
+PTXEMU_API CUresult CUDAAPI cuMemsetD2D32Async(CUdeviceptr dst, size_t pitch, unsigned int value, size_t width,
+                                               size_t height, CUstream stream) {
+    return guarded("cuMemsetD2D32Async", [&] { set_2d<uint32_t>(stream, dst, pitch, value, width, height); });
 }
 
 PTXEMU_API CUresult CUDAAPI cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {

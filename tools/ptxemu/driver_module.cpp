@@ -76,14 +76,23 @@ struct Unplace {
     }
 };
 
-CUmodule load(Current& call, const void* image, const char* name) {
-    const Config& config = call.s.config;
+}   // namespace
+
+std::string ptx_of(const State& s, const void* image) {
+    try {
+        return select_ptx(image, readable_bytes_at(image), s.config.device.compute_capability);
+    } catch (const ImageError& e) {
+        fail(result_of(e), e.what());
+    }
+}
+
+LoadedModule& load_module(State& s, Context& context, const std::string& text, const char* name) {
+    const Config& config = s.config;
     auto loaded = std::make_unique<LoadedModule>();
-    loaded->context = call.context.get();
+    loaded->context = &context;
     Unplace undo{loaded.get()};
     std::string origin;
     try {
-        const std::string text = select_ptx(image, readable_bytes_at(image), config.device.compute_capability);
         loaded->module = parse_ptx(text);
         if (auto other = override_for(*loaded->module, config, name)) {
             loaded->module = std::move(other);
@@ -108,28 +117,30 @@ CUmodule load(Current& call, const void* image, const char* name) {
         }
     } catch (const PtxError& e) {
         fail_ptx(e, origin);
-    } catch (const ImageError& e) {
-        fail(result_of(e), e.what());
     } catch (const VariableMemoryError& e) {
         fail(CUDA_ERROR_OUT_OF_MEMORY, e.what());
     }
     undo.loaded = nullptr;
-    for (const auto& [kernel, function] : loaded->functions) call.s.functions.emplace(function.get(), function.get());
-    const void* handle = loaded.get();
-    const auto module = reinterpret_cast<CUmodule>(loaded.get());
-    call.s.modules.emplace(handle, std::move(loaded));
+    for (const auto& [kernel, function] : loaded->functions) s.functions.emplace(function.get(), function.get());
+    LoadedModule& module = *loaded;
+    s.modules.emplace(&module, std::move(loaded));
     return module;
 }
+
+namespace {
 
 void load_image(CUmodule* out, const void* image, const char* name) {
     Current call;
     require(out, "module");
     require(image, "image");
-    *out = load(call, image, name);
+    *out = reinterpret_cast<CUmodule>(&load_module(call.s, *call.context, ptx_of(call.s, image), name));
 }
 
-// The error log that the caller of cuModuleLoadDataEx gave: what a JIT compiler would say.
-void write_log(unsigned count, const CUjit_option* options, void** values, const std::string& message) {
+uint32_t product(const uint32_t (&dims)[3]) { return dims[0] * dims[1] * dims[2]; }
+
+}   // namespace
+
+void write_jit_log(unsigned count, const CUjit_option* options, void** values, const std::string& message) {
     char* buffer = nullptr;
     size_t size = 0;
     unsigned size_at = count;
@@ -150,7 +161,14 @@ void write_log(unsigned count, const CUjit_option* options, void** values, const
     values[size_at] = reinterpret_cast<void*>(static_cast<uintptr_t>(written));
 }
 
-uint32_t product(const uint32_t (&dims)[3]) { return dims[0] * dims[1] * dims[2]; }
+// PTX registers are virtual. An upper bound stands for their number: .maxnreg, else as many as let .minnctapersm blocks
+// (or one) of the most threads that the kernel allows fit into a multiprocessor's 65,536.
+static int registers_of(const LoadedFunction& f) {
+    if (f.function->maxnreg != 0) return static_cast<int>(f.function->maxnreg);
+    const uint32_t blocks = std::max(1u, f.function->minnctapersm);
+    const uint32_t threads = (static_cast<uint32_t>(f.max_threads()) + 31) / 32 * 32 * blocks;
+    return static_cast<int>(std::clamp(65536u / std::max(threads, 1u) / 8 * 8, 24u, 255u));
+}
 
 int function_attribute(const State& s, const LoadedFunction& f, CUfunction_attribute attribute) {
     const Function& function = *f.function;
@@ -163,7 +181,7 @@ int function_attribute(const State& s, const LoadedFunction& f, CUfunction_attri
             return static_cast<int>(bytes);
         }
         case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: return static_cast<int>(function.local_bytes);
-        case CU_FUNC_ATTRIBUTE_NUM_REGS: return 0;   // PTX registers are virtual: there is no honest number
+        case CU_FUNC_ATTRIBUTE_NUM_REGS: return registers_of(f);
         case CU_FUNC_ATTRIBUTE_PTX_VERSION: {
             const std::string& target = f.module->module->target;
             return std::atoi(target.c_str() + 3);
@@ -216,8 +234,6 @@ void set_function_attribute(const State& s, LoadedFunction& f, CUfunction_attrib
     }
 }
 
-}   // namespace
-
 int LoadedFunction::max_threads() const {
     const uint32_t required = product(function->reqntid), most = product(function->maxntid);
     if (required != 0) return static_cast<int>(required);
@@ -246,10 +262,10 @@ PTXEMU_API CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* out, const void* image,
         try {
             load_image(out, image, "cuModuleLoadDataEx");
         } catch (const Failure& f) {
-            write_log(count, options, values, f.message);
+            write_jit_log(count, options, values, f.message);
             throw;
         }
-        write_log(count, options, values, {});
+        write_jit_log(count, options, values, {});
     });
 }
 

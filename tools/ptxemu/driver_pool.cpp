@@ -133,14 +133,7 @@ PTXEMU_API CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t byt
         return guarded(#name, [] { fail(CUDA_ERROR_NOT_SUPPORTED, what " not supported"); }); \
     }
 
-LIDX_REFUSE(cuMemAllocManaged, "managed memory is", CUdeviceptr*, size_t, unsigned int)
-LIDX_REFUSE(cuMemHostRegister_v2, "registered host memory is", void*, size_t, unsigned int)
-LIDX_REFUSE(cuMemCreate, "virtual memory management is", CUmemGenericAllocationHandle*, size_t,
-            const CUmemAllocationProp*, unsigned long long)
-LIDX_REFUSE(cuMemAddressReserve, "virtual memory management is", CUdeviceptr*, size_t, size_t, CUdeviceptr,
-            unsigned long long)
 LIDX_REFUSE(cuMulticastCreate, "multicast objects are", CUmemGenericAllocationHandle*, const CUmulticastObjectProp*)
-LIDX_REFUSE(cuMemcpyPeer, "a second device is", CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t)
 LIDX_REFUSE(cuIpcGetMemHandle, "memory of several processes is", CUipcMemHandle*, CUdeviceptr)
 LIDX_REFUSE(cuArrayCreate_v2, "arrays, textures and surfaces are", CUarray*, const CUDA_ARRAY_DESCRIPTOR*)
 LIDX_REFUSE(cuTexObjectCreate, "arrays, textures and surfaces are", CUtexObject*, const CUDA_RESOURCE_DESC*,
@@ -148,4 +141,3 @@ LIDX_REFUSE(cuTexObjectCreate, "arrays, textures and surfaces are", CUtexObject*
 LIDX_REFUSE(cuTensorMapEncodeIm2col, "the im2col modes are", CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*,
             const cuuint64_t*, const cuuint64_t*, const int*, const int*, cuuint32_t, cuuint32_t, const cuuint32_t*,
             CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill)
-LIDX_REFUSE(cuLinkCreate_v2, "linking is", unsigned int, CUjit_option*, void**, CUlinkState*)

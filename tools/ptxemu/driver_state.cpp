@@ -50,7 +50,11 @@ LoadedModule& find_module(State& s, CUmodule handle) {
 
 LoadedFunction& find_function(State& s, CUfunction handle) {
     const auto found = s.functions.find(handle);
-    if (found == s.functions.end()) fail(CUDA_ERROR_INVALID_HANDLE, "no such function");
+    if (found == s.functions.end()) {
+        const auto kernel = s.kernels.find(handle);
+        if (kernel != s.kernels.end()) return function_of(s, *kernel->second);
+        fail(CUDA_ERROR_INVALID_HANDLE, "no such function");
+    }
     return *found->second;
 }
 
@@ -143,6 +147,11 @@ CUresult report(const char* call, CUresult code, const std::string& message) {
     line += '\n';
     std::fputs(line.c_str(), stderr);
     return code;
+}
+
+int refuse(const char* name);
+int refuse(const char* name) {
+    return report(name, CUDA_ERROR_NOT_SUPPORTED, "this function is not supported");
 }
 
 }   // namespace ptxemu

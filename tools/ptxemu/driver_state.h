@@ -58,8 +58,10 @@ struct LoadedFunction {
 };
 
 struct Context;
+struct LibraryKernel;   // driver_library.cpp
 struct LoadedModule {
     Context* context = nullptr;
+    const void* library = nullptr;   // that it was loaded for; null: for itself
     std::unique_ptr<Module> module;
     std::map<std::string, uint64_t> symbols;   // device addresses of .global and .const
     std::map<std::string, std::unique_ptr<LoadedFunction>, std::less<>> functions;
@@ -91,7 +93,9 @@ struct Context {
     bool alive = true;
     GlobalMemory memory;
     std::set<uint64_t> host_memory;     // bases of what cuMemAllocHost and cuMemHostAlloc gave
-    std::set<uint64_t> module_memory;   // bases of module variables: cuMemFree does not take them
+    std::set<uint64_t> module_memory;   // bases of module variables and mapped memory: cuMemFree does not take them
+    std::set<uint64_t> registered;      // of host_memory, those that cuMemHostRegister named
+    std::set<uint64_t> managed;         // bases of what cuMemAllocManaged gave
 };
 
 struct State {
@@ -111,6 +115,7 @@ struct State {
     std::set<const void*> dead_contexts;   // handles of destroyed contexts that are not in use again
     std::unordered_map<const void*, std::unique_ptr<LoadedModule>> modules;
     std::unordered_map<const void*, LoadedFunction*> functions;
+    std::unordered_map<const void*, LibraryKernel*> kernels;   // of libraries; their handles are good for launches, too
     std::unordered_map<const void*, std::unique_ptr<Stream>> streams;
     std::unordered_map<const void*, std::unique_ptr<Event>> events;
     std::vector<std::shared_ptr<Capture>> captures;   // not yet ended
@@ -133,8 +138,19 @@ struct Current : Initialised {
     Current();   // ..., INVALID_CONTEXT, CONTEXT_IS_DESTROYED, the sticky error
 };
 
+// A kernel of a library: the function of that name in the library's module of the current context, loaded when needed.
+LoadedFunction& function_of(State& s, LibraryKernel& kernel);
+
+std::string ptx_of(const State& s, const void* image);   // the text of the image that fits the device
+// Parses, decodes and places it; `name` is the call's, for messages.
+LoadedModule& load_module(State& s, Context& context, const std::string& text, const char* name);
+// The error log that the caller of a JIT function gave, if any: what a compiler would say.
+void write_jit_log(unsigned count, const CUjit_option* options, void** values, const std::string& message);
+int function_attribute(const State& s, const LoadedFunction& f, CUfunction_attribute attribute);
+void set_function_attribute(const State& s, LoadedFunction& f, CUfunction_attribute attribute, int value);
+
 LoadedModule& find_module(State& s, CUmodule handle);
-LoadedFunction& find_function(State& s, CUfunction handle);
+LoadedFunction& find_function(State& s, CUfunction handle);   // a CUkernel, too
 void check_stream(State& s, CUstream handle);
 Event& find_event(State& s, CUevent handle);
 void check_device(CUdevice device);

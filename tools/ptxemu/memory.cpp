@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <vector>
 
@@ -27,7 +28,7 @@ uint64_t page_bytes() {
 }   // namespace
 
 void GlobalMemory::unmap(const Block& block) {
-    munmap(block.mapping, block.mapping_bytes);
+    if (block.mapping != nullptr) munmap(block.mapping, block.mapping_bytes);
     if (block.written != nullptr) munmap(block.written, block.written_bytes);
 }
 
@@ -80,6 +81,16 @@ uint64_t GlobalMemory::allocate(uint64_t bytes) {
     blocks_.emplace(base, block);
     total_ += bytes;
     return base;
+}
+
+bool GlobalMemory::adopt(uint64_t base, uint64_t bytes) {
+    const std::unique_lock lock(mutex_);
+    const auto after = blocks_.lower_bound(base);
+    if (bytes == 0 || (after != blocks_.end() && after->first - base < bytes)) return false;
+    if (after != blocks_.begin() && base - std::prev(after)->first < std::prev(after)->second.bytes) return false;
+    blocks_.emplace(base, Block{bytes, nullptr, 0, nullptr, 0});
+    total_ += bytes;
+    return true;
 }
 
 bool GlobalMemory::release(uint64_t base) {

@@ -33,6 +33,9 @@ class GlobalMemory {
     // pages on both sides, the end of the allocation as close to the upper one as the alignment allows; untouched pages
     // cost nothing.
     uint64_t allocate(uint64_t bytes);
+    // Takes memory that is mapped already, and stays so after its release; false: it overlaps a live allocation. Its
+    // bytes count as written.
+    bool adopt(uint64_t base, uint64_t bytes);
     bool release(uint64_t base);                       // false: not the base of a live allocation
     // The allocation that holds [address, address + length), or a zero-sized one. Thread safe.
     Allocation find(uint64_t address, uint64_t length) const;

@@ -229,27 +229,58 @@ bool gather_members(Exec& x, uint32_t* mask, uint32_t members) {
     return result;
 }
 
-bool warp_barrier(Exec& x, uint32_t mask, uint32_t members) {
+// Lets the lanes of a membermask go on if all are here, the lanes of the executing fragment in `group`.
+static bool release_members(Exec& x, uint32_t group, uint32_t members) {
     const uint32_t want = members & x.warp->live;
-    uint32_t have = mask;
+    uint32_t have = group;
     for (const auto& f : x.warp->fragments)
         if (f.wait == Wait::kWarpBarrier && f.wait_id == members) have |= f.mask;
-    if ((have & want) == want) {
-        if (x.checker) [[unlikely]] x.checker->warp_sync(*x.cta, x.warp->index, have & want);
-        for (auto& f : x.warp->fragments) {
-            if (f.wait != Wait::kWarpBarrier || f.wait_id != members) continue;
-            f.wait = Wait::kNone;
-            ++f.pc;
-            if (f.pc - 1 != x.pc) ++x.worker->warp_counts[f.pc - 1];
-            x.worker->lane_counts[f.pc - 1] += lane_count(f.mask);
+    if ((have & want) != want) return false;
+    if (x.checker) [[unlikely]] x.checker->warp_sync(*x.cta, x.warp->index, have & want);
+    for (auto& f : x.warp->fragments) {
+        if (f.wait != Wait::kWarpBarrier || f.wait_id != members) continue;
+        f.wait = Wait::kNone;
+        ++f.pc;
+        if (f.pc - 1 != x.pc) ++x.worker->warp_counts[f.pc - 1];
+        x.worker->lane_counts[f.pc - 1] += lane_count(f.mask);
+    }
+    return true;
+}
+
+bool warp_barrier(Exec& x, uint32_t mask, const uint32_t* members) {
+    uint32_t waiting[kLanes], groups = 0;
+    for (uint32_t left = mask; left != 0;) {
+        const int first = std::countr_zero(left);
+        uint32_t group = 0;
+        for (int l = first; l < kLanes; ++l)
+            if ((left >> l & 1) && members[l] == members[first]) group |= 1u << l;
+        if ((members[first] & group) != group) {
+            fault(RunStatus::kIllegalInstruction, std::countr_zero(group & ~members[first]),
+                  "the lane is not in its own membermask");
         }
+        if (!release_members(x, group, members[first])) waiting[groups++] = group;
+        left &= ~group;
+    }
+    if (groups == 0) {
         if (x.warp->fragments.size() == 1) return true;
         x.target = x.pc + 1;   // look again for fragments to merge with
         x.flow = Flow::kJump;
         return false;
     }
-    x.frag().wait_id = members;
-    return block(x, mask, Wait::kWarpBarrier);
+    // Lanes of different membermasks wait apart.
+    for (uint32_t i = 1; i < groups; ++i) {
+        Fragment apart = x.frag();
+        apart.mask = waiting[i];
+        apart.pc = x.pc;
+        apart.wait = Wait::kWarpBarrier;
+        apart.wait_id = members[std::countr_zero(waiting[i])];
+        apart.wait_epoch = x.cta->epoch;
+        x.frag().mask &= ~waiting[i];
+        x.worker->lane_counts[x.pc] -= lane_count(waiting[i]);
+        x.warp->fragments.push_back(apart);
+    }
+    x.frag().wait_id = members[std::countr_zero(waiting[0])];
+    return block(x, waiting[0], Wait::kWarpBarrier);
 }
 
 bool exit_lanes(Exec& x, uint32_t mask) {

@@ -18,7 +18,9 @@ constexpr uint32_t kSwizzleNone = 0, kSwizzle32 = 1, kSwizzle64 = 2, kSwizzle128
 
 constexpr uint64_t kMaxBoxBytes = 233472;          // 228 KB
 
-constexpr char kMagic[8] = {'p', 't', 'x', 'e', 'm', 'u', 'T', '1'};
+// The second word of a map, behind its address. Its bit 21 must be 0: for a driver of up to CUDA 13.1, CUTLASS clears
+// that bit of the second word of maps of less than 128 KiB.
+constexpr char kMagic[8] = {'p', 't', 'X', 'e', 'm', 'u', 'T', '2'};
 constexpr size_t kMapBytes = 128, kChecksumOffset = 120;
 
 bool is_float_type(uint32_t type) { return type >= kFloat16 && type <= kTfloat32Ftz; }
@@ -40,7 +42,6 @@ uint64_t fnv1a(const uint8_t* bytes, size_t count) {
 // Walks all fields in a fixed order; `move(pointer, bytes)` copies into or out of the 128 bytes.
 template <class Args, class Move>
 void for_each_field(Args& args, Move move) {
-    move(&args.address, sizeof args.address);
     move(args.dims, sizeof args.dims);
     move(args.strides, sizeof args.strides);
 }
@@ -164,8 +165,9 @@ bool tensor_map_check(const TensorMapArgs& args, std::string* why, int compute_c
 
 void tensor_map_encode(const TensorMapArgs& args, void* out128) {
     uint8_t bytes[kMapBytes] = {};
-    std::memcpy(bytes, kMagic, sizeof kMagic);
-    uint8_t* at = bytes + sizeof kMagic;
+    std::memcpy(bytes, &args.address, sizeof args.address);
+    std::memcpy(bytes + sizeof args.address, kMagic, sizeof kMagic);
+    uint8_t* at = bytes + sizeof args.address + sizeof kMagic;
     for_each_field(args, [&](const void* field, size_t size) {
         std::memcpy(at, field, size);
         at += size;
@@ -189,9 +191,12 @@ bool tensor_map_decode(const void* in128, TensorMapArgs* args) {
     std::memcpy(bytes, in128, kMapBytes);
     uint64_t checksum;
     std::memcpy(&checksum, bytes + kChecksumOffset, sizeof checksum);
-    if (std::memcmp(bytes, kMagic, sizeof kMagic) != 0 || checksum != fnv1a(bytes, kChecksumOffset)) return false;
     TensorMapArgs out;
-    const uint8_t* at = bytes + sizeof kMagic;
+    if (std::memcmp(bytes + sizeof out.address, kMagic, sizeof kMagic) != 0 ||
+        checksum != fnv1a(bytes, kChecksumOffset))
+        return false;
+    std::memcpy(&out.address, bytes, sizeof out.address);
+    const uint8_t* at = bytes + sizeof out.address + sizeof kMagic;
     for_each_field(out, [&](void* field, size_t size) {
         std::memcpy(field, at, size);
         at += size;

@@ -297,7 +297,7 @@ bool gather_members(Exec& x, uint32_t* mask, uint32_t members);
 bool poll(Exec& x, const Insn& in, uint32_t mask, uint64_t seen);
 // Lanes leave: exit.
 bool exit_lanes(Exec& x, uint32_t mask);
-bool warp_barrier(Exec& x, uint32_t mask, uint32_t members);
+bool warp_barrier(Exec& x, uint32_t mask, const uint32_t* members);   // of each lane
 // Named barrier. sync: wait; reduction slot: predicate or register written at completion.
 bool barrier_arrive(Exec& x, uint32_t mask, uint32_t id, uint32_t threads, bool aligned, bool wait, uint32_t value);
 // Releases named barriers, and barrier.cluster, whose count is reached by arrivals or exits.
