@@ -488,7 +488,7 @@ class EndToEnd(Command):
         self.assertEqual([kernel["symbol"] for kernel in listed["cache_kernels"]],
                          ["cache_store", "cache_store_pages", "cache_gather", "cache_query"])
         self.assertEqual([kernel["symbol"] for kernel in listed["topk_kernels"]],
-                         [f"topk{kind}_{score}" for kind in ("", "_sm80", "_held", "_cluster", "_wide")
+                         [f"topk{kind}_{score}" for kind in ("", "_sm80", "_held", "_cluster", "_wide", "_spread")
                           for score in ("fp32", "bf16")] + ["topk_merge"])
         for kernel in listed["topk_kernels"]:
             self.assertIn(kernel["symbol"], text)
