@@ -14,6 +14,7 @@ SPLIT = sys.argv.index("--")
 CC, CXX = sys.argv[4:SPLIT], sys.argv[SPLIT + 1:]
 API = os.path.join(ROOT, "host", "include")
 RIVAL = os.path.join(ROOT, "tools", "lidx")
+COMMON = os.path.join(ROOT, "tools", "common")
 
 
 def compile_text(compiler, language, standard, text, *options):
@@ -49,7 +50,8 @@ class Headers(unittest.TestCase):
                     seen += 1
                     with self.subTest(f"{area}/{name}"):
                         self.assertEqual(compile_text(CXX, "c++", "c++20", f'#include "{area}/{name}"\n',
-                                                      "-fsyntax-only", "-I", ROOT, "-isystem", CUDA_INCLUDE), "")
+                                                      "-fsyntax-only", "-I", ROOT, "-I", COMMON, "-isystem",
+                                                      CUDA_INCLUDE), "")
         self.assertGreater(seen, 10)
 
     def test_readme_example(self):
