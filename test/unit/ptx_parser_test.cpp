@@ -585,6 +585,7 @@ TEST_CASE("wrong text names its line", "[parser]") {
         {kernel("mov.u32 %r1, \"text\";"), 11, "expected a constant"},
         {kernel("mov.u32 %r1, \x01;"), 11, "unexpected byte 0x01"},
         {kernel("mov.u32 %r1, #;"), 11, "unexpected '#'"},
+        {"#include <cuda.h>\n", 1, "nvcc -ptx makes PTX of CUDA C++"},
         {kernel("mov.u32 0f3F800000+1;"), 11, "cannot be part"},
         {kernel(".loc 1 2;"), 11, "source column"},
         {kernel("mov.u32 %r1, 1.5|2;"), 11, "mixes"},

@@ -126,7 +126,9 @@ Token Lexer::scan() {
         }
     }
     if (c == '\0' || std::strchr("_()[]{}<>,;:+-*/%!~&|^?=@.", c) == nullptr) {
-        throw PtxError(line_, "unexpected " + printable(c));
+        const bool c_source = c == '#' && (position_ == 0 || text_[position_ - 1] == '\n');
+        throw PtxError(line_, "unexpected " + printable(c) +
+                                  (c_source ? " at the start of a line: nvcc -ptx makes PTX of CUDA C++" : ""));
     }
     token.text = text_.substr(position_, 1);
     ++position_;
