@@ -92,15 +92,15 @@ INITIALISATION = {
 
 # What threads hand back, the warpgroup's MMAs, and copies of k_scale and weights.
 WGMMA = [
-    Kind("a release is missing", ARRIVE, "", COUNTS, [0, 1, 2, -1]),
+    Kind("a release is missing", ARRIVE, "", COUNTS, [1, 2, -1]),
     Kind("a release that releases nothing", ARRIVE,
          r"mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [\1]\2;", UNORDERED | {"mbarrier-phase-aliasing"},
-         [0, 1, 2, -1]),
+         [1, 2]),
     Kind("a release counts one more", ARRIVE,
-         r"\g<0> mbarrier.arrive.shared::cta.b64 _, [\1];", COUNTS | BARRIER, [0]),
+         r"\g<0> mbarrier.arrive.shared::cta.b64 _, [\1];", COUNTS | BARRIER, [1]),
     Kind("a release to another mbarrier", ARRIVE,
          r"add.u32 \1, \1, 8; mbarrier.arrive.shared::cta.b64 _, [\1]\2; sub.u32 \1, \1, 8;", COUNTS | BARRIER,
-         [0]),
+         [1]),
     Kind("wgmma.fence is missing", r"wgmma\.fence[^;]*;", "", {"missing-wgmma-fence"}, [0]),
     Kind("wgmma.commit_group is missing", r"wgmma\.commit_group[^;]*;", "", IN_FLIGHT, [0]),
     Kind("wgmma.wait_group is missing", r"wgmma\.wait_group[^;]*;", "", IN_FLIGHT, [0]),

@@ -75,13 +75,17 @@ SM90 = {
     "program": "check",
     # 1 to 5 tokens and 0 to 450 keys a request: one, two and four token groups, many items, several rounds of the ring;
     # rows that see different keys, then all the same, then stretches of sixteen tiles; tiles of 2, 4 and 1 boxes; a
-    # fourth group without tokens, and more tiles than stages; items of more than half a ring whose groups change.
+    # fourth group without tokens, and more tiles than stages; items of more than half a ring whose groups change;
+    # weights that are not copied, in rectangles and in blocks; items that have columns to fill and no keys.
     "kernels": {"sm90_score_h64": [
         "h64/d128/t5/b20/n450/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2107/causal",
         "h64/d128/t5/b20/n450/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2107",
         "h64/d128/t2/b2/n6000/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5",
         "h64/d128/t3/b2/n2500/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5/causal",
-        "h64/d128/t5/b6/n1450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2108"]},
+        "h64/d128/t5/b6/n1450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2108",
+        "h64/d128/t3/b4/n200/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2109/wbf16",
+        "h64/d128/t9/b6/n100/p64/block-split/pad0/gap0/lattice/lengths/nocheck/guard/s2113/fill9,sms1",
+        "h64/d128/t9/b6/n100/p64/block-split/pad0/gap0/lattice/lengths/nocheck/guard/s2114/wbf16,fill9,sms1"]},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
     "mutants": HANDED_OVER + WGMMA + [
         Kind("the consumers do not meet", r"bar\.sync \d+, \d+;|bar\.sync %r\d+, %r\d+;|barrier\.sync[^;]*;", "",
@@ -90,6 +94,10 @@ SM90 = {
     ],
     "equivalent": {
         **INITIALISATION,
+        **{(kind, 0): "a rectangle has tiles, so none of its items comes without Q"
+           for kind in ("a release is missing", "a release that releases nothing", "a release counts one more",
+                        "a release to another mbarrier")},
+        ("a release that releases nothing", 30): "the last item has no tokens, so no weights",
         ("k_scale's copies are not announced, their arrivals are", 4): "the last item has no tokens, so copies nothing",
         ("a wait that acquires nothing", 26): "a fourth group where there are three reads nothing of the tile",
         # The second of two MMAs in a row: the fence before the first was behind the last access of both accumulators.
@@ -148,6 +156,9 @@ SM90_DECODE = {
 # What sm90_wide and sm90_fast hand over beyond that.
 ITEMS = [
     WARP_MEETS,
+    Kind("threads do not meet at a named barrier", r"bar\.sync %r\d+, %r\d+;", "",
+         UNORDERED | BARRIER | UNDEFINED | {"missing-proxy-fence", "wgmma-by-warpgroup"}),
+    Kind("loading warps are not told where the share begins", r"bar\.arrive %r\d+, %r\d+;", "", STUCK),
     Kind("what an item is is not said", r"st\.shared\.v4\.u32[^;]*;", "", VALUE | UNDEFINED | STUCK, [0, -1]),
     Kind("where the share begins is not said", r"st\.shared\.v2\.u64[^;]*;", "", VALUE | UNDEFINED | STUCK, [0]),
     Kind("a warp's cost is not said", r"st\.shared\.u64[^;]*;", "", VALUE | UNDEFINED),
@@ -158,6 +169,8 @@ ITEMS = [
     Kind("an MMA adds to what was there", r"wgmma\.mma_async[^;]*, p, 1, 1;", r"setp.eq.u32 p, 0, 0; \g<0>",
          VALUE | UNDEFINED, [0], every=False),
 ]
+# All meet at named barriers, none at that of the CTA.
+PREFILL = HANDED_OVER + [kind for kind in WGMMA if kind.what != "a CTA barrier is missing"] + ITEMS
 # The item behind the last has no tokens: consumers read that, and return.
 LAST_ITEM = {
     ("k_scale's copies are not announced, their arrivals are", 2): "the last item has no tokens, so copies nothing",
@@ -170,24 +183,26 @@ LAST_ITEM = {
 SM90_WIDE = {
     "program": "check",
     # Six items and some twenty tiles in one CTA, of six boxes each; two CTAs, of which the second begins inside
-    # the work; nothing at all.
+    # the work; nothing at all; items that have columns to fill and no keys.
     "kernels": {name: [
         f"{shape}/d128/t17/b3/n700/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2111/causal,sms1",
         f"{shape}/d128/t9/b2/n900/p96/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2112{more}",
-        f"{shape}/d128/t2/b3/n64/p64/block-split/pad0/gap0/lattice/dead/nocheck/guard/s2113"]
+        f"{shape}/d128/t2/b3/n64/p64/block-split/pad0/gap0/lattice/dead/nocheck/guard/s2113"] + [
+        f"{shape}/d128/t9/b6/n100/p64/block-split/pad0/gap0/lattice/lengths/nocheck/guard/{filled},sms1"
+        for filled in ("s2113/fill9", "s2114/wbf16,fill9") if more]
         for name, shape, more in (("sm90_wide_h64", "h64", "/wbf16,fill9"), ("sm90_wide_h64_plain", "h64", ""),
                                   ("sm90_wide_h128", "h128", "/wbf16,fill9"), ("sm90_wide_h32", "h32", "/wbf16,fill9"),
                                   ("sm90_wide_h32_plain", "h32", ""))},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
     "few": 1,
-    "mutants": HANDED_OVER + WGMMA + ITEMS,
+    "mutants": PREFILL,
     "equivalent": {
         **INITIALISATION,
         ("wgmma.fence is missing", 1): "no register of its MMA was accessed since the fence before",
-        ("a release that releases nothing", 0): "the elected lane's arrival behind bar.warp.sync hands over the same",
-        ("a release that releases nothing", 4): "the last item has no tokens, so no weights",
-        ("a release counts one more", 5): "nobody waits for the phase behind that of the last item",
-        ("what an item is is not said", 0): "a share without work has no first row",
+        ("a release that releases nothing", 3): "the last item has no tokens, so no weights",
+        **{("a release counts one more", place): "nobody waits for the phase behind that of the last item"
+           for place in (2, 3)},
+        ("where the share begins is not said", 0): "a share without work has no tokens, whatever its cost",
         **LAST_ITEM,
     },
 }
@@ -199,8 +214,9 @@ SM90_FAST = {
     "kernels": {"sm90_fast_h64": [
         "h64/d128/t13/b2/n450/p16/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2201/causal,sms1",
         "h64/d128/t6/b3/n200/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2202/wbf16,fill9",
-        "h64/d128/t2/b40/n64/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2205",
-        "h64/d128/t2/b6/n64/p64/block-split/pad0/gap0/lattice/dead/nocheck/guard/s2113/causal"],
+        "h64/d128/t2/b160/n64/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2205",
+        "h64/d128/t2/b6/n64/p64/block-split/pad0/gap0/lattice/dead/nocheck/guard/s2113/causal",
+        "h64/d128/t13/b6/n100/p64/block-split/pad0/gap0/lattice/lengths/nocheck/guard/s2113/fill9,sms1"],
                 "sm90_fast_h32": [
         "h32/d128/t25/b2/n450/p16/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2203/causal,sms1",
         "h32/d128/t12/b3/n200/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2204/wbf16,fill9",
@@ -208,21 +224,18 @@ SM90_FAST = {
         "h32/d128/t2/b12/n64/p64/block-split/pad0/gap0/lattice/dead/nocheck/guard/s2113/causal"]},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
     "few": 1,
-    "mutants": HANDED_OVER + WGMMA + ITEMS + [
-        Kind("the warpgroup does not meet", r"bar\.sync %r\d+, %r\d+;", "",
-             UNORDERED | {"missing-proxy-fence", "wgmma-by-warpgroup"}),
-    ],
+    "mutants": PREFILL,
     "equivalent": {
         **INITIALISATION,
         ("a wait that acquires nothing", 5): "a group without tokens reads nothing of the tile",
-        ("a release that releases nothing", 0): "the elected lane's arrival behind bar.warp.sync hands over the same",
-        ("a release that releases nothing", 5): "the last item has no tokens, so no weights",
-        ("a release counts one more", 6): "nobody waits for the phase behind that of the last item",
+        ("a release that releases nothing", 3): "the last item has no tokens, so no weights",
+        **{("a release counts one more", place): "nobody waits for the phase behind that of the last item"
+           for place in (2, 3)},
         ("k_scale's copies are not announced, their arrivals are", 2): "the last item has no tokens, so copies nothing",
         ("what a row sees is not said", 2): "the last item has no tokens, so nobody asks what they see",
         ("the warp does not meet before one lane releases for it", 3):
             "nobody reads what the last item's other lanes store",
-        ("what an item is is not said", 0): "a share without work has no first row",
+        ("where the share begins is not said", 0): "a share without work has no tokens, whatever its cost",
         ("what an item is is not said", 6): "the last item has no keys and no columns to fill",
         ("weights of no token are not zeros, or weights are not stored", 0): "rows that do not exist are not stored",
     },
