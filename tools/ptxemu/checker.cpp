@@ -15,6 +15,8 @@
 namespace ptxemu {
 namespace {
 
+constexpr const char* kPhaseAliasing = "mbarrier-phase-aliasing";
+
 template <class F>
 void each_lane(uint32_t mask, F f) {
     for (; mask != 0; mask &= mask - 1) f(static_cast<uint32_t>(std::countr_zero(mask)));
@@ -520,6 +522,20 @@ void Checker::narrow_mbarrier(const Record& a, const Record* arrival, uint32_t a
     worker_->report_finding(std::move(f));
 }
 
+// A wait that may take one phase of an mbarrier for another.
+void Checker::report_aliasing(const Record& wait, uint32_t address, const char* what, const char* would_order) {
+    Finding f;
+    f.code = kPhaseAliasing;
+    f.severity = Severity::kWarning;
+    f.party = party_of(wait);
+    f.space = "shared";
+    f.address = address;
+    f.bytes = 8;
+    f.what = what;
+    f.would_order = would_order;
+    worker_->report_finding(std::move(f));
+}
+
 // A wait that has seen a phase end, named by its parity, of a thread that does not know that the one before ended: it
 // might as well have come when that one ran, and then it would have taken the end of the last but one for this.
 void Checker::phase_unknown(Mbarrier& b, const Record& a, uint32_t address, const Group& group) {
@@ -529,18 +545,11 @@ void Checker::phase_unknown(Mbarrier& b, const Record& a, uint32_t address, cons
                thread_known(group.clock.loose, arrival.warp, arrival.lanes, arrival.time, kRaw);
     };
     if (!b.last_asynchronous && std::all_of(b.last_arrivals.begin(), b.last_arrivals.end(), known)) return;
-    Finding f;
-    f.code = "mbarrier-phase-aliasing";
-    if (worker_->seen_finding(f.code, a.pc, ~0u)) return;
-    f.severity = Severity::kWarning;
-    f.party = party_of(a);
-    f.space = "shared";
-    f.address = address;
-    f.bytes = 8;
-    f.what = "this wait may come too early: nothing says that the phase before the one it waits for has ended, and by "
-             "its parity the last but one looks like it";
-    f.would_order = "a wait of this thread for the phase before, or something behind such a wait of another thread";
-    worker_->report_finding(std::move(f));
+    if (worker_->seen_finding(kPhaseAliasing, a.pc, ~0u)) return;
+    report_aliasing(a, address,
+                    "this wait may come too early: nothing says that the phase before the one it waits for has ended, "
+                    "and by its parity the last but one looks like it",
+                    "a wait of this thread for the phase before, or something behind such a wait of another thread");
 }
 
 void Checker::mbarrier_waited(Exec& x, uint32_t mask, const uint32_t* at, bool acquires, bool parity, Scope scope) {
@@ -582,17 +591,10 @@ void Checker::mbarrier_completed(uint32_t address) {
         r.warp = static_cast<uint16_t>(w.warp);
         r.lanes = w.lanes;
         r.pc = w.pc;
-        Finding f;
-        f.code = "mbarrier-phase-aliasing";
-        f.severity = Severity::kWarning;
-        f.party = party_of(r);
-        f.space = "shared";
-        f.address = address;
-        f.bytes = 8;
-        f.what = "this wait may be overtaken: the mbarrier can complete its next phase before, and by its parity the "
-                 "phase then looks as if it had not ended";
-        f.would_order = "an arrival of this thread, direct or through another barrier, that the next phase waits for";
-        worker_->report_finding(std::move(f));
+        report_aliasing(r, address,
+                        "this wait may be overtaken: the mbarrier can complete its next phase before, and by its "
+                        "parity the phase then looks as if it had not ended",
+                        "an arrival of this thread, direct or through another barrier, that the next phase waits for");
     }
     b.waiters.clear();
     b.completed.join(b.current);

@@ -200,6 +200,7 @@ class Checker {
     void know_allocation(uint32_t warp, uint32_t of);
     void wgmma_registers(Exec& x, const AsyncOp& op, uint32_t count);
     void left_alone(const Cta& cta);
+    void report_aliasing(const Record& wait, uint32_t address, const char* what, const char* would_order);
     void phase_unknown(Mbarrier& b, const Record& a, uint32_t address, const Group& group);
     void narrow_mbarrier(const Record& a, const Record* arrival, uint32_t address);
     void swizzle_alignment(uint32_t pc, uint32_t address, uint32_t span, const Record& a);
