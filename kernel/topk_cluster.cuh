@@ -51,6 +51,9 @@ __device__ __forceinline__ void sum_before(bool wanted, uint32_t before, uint32_
     ptx::ld_shared_v2_u32(share.before, share.equal_before, totals);
 }
 
+// A first digit that is guessed: 128 bins an octave of scores.
+inline constexpr uint32_t kGuessLow = 16, kGuessSpan = (uint32_t{kBins} << kGuessLow) - 1;
+
 // Rounds of digits begin with the whole keys' or, if `guess`, with the one given, to whose bins at the ends all keys
 // outside are added: a bin at an end proves the guess wrong, and they begin again. kSame: bits that all keys share.
 template <int kSame>
@@ -228,6 +231,14 @@ __device__ __forceinline__ Share find_cluster_threshold(Rounds<kSame> rounds, ui
     Share share{rounds.threshold(), 0, 0};
     sum_before(peer < rank, before, equal, self, shared, share);
     return share;
+}
+
+// The faster of both.
+template <int kOfThreads, int kSame, class Layout, class CountDigits>
+__device__ __forceinline__ Share find_parts_threshold(const Rounds<kSame>& first, uint32_t rank, uint32_t parts,
+                                                      const Thread& self, Layout& shared, const CountDigits& count) {
+    return parts <= 2 ? find_pair_threshold<kOfThreads>(first, rank, parts, self, shared, count)
+                      : find_cluster_threshold<kOfThreads>(first, rank, parts, self, shared, count);
 }
 
 }  // namespace lidx::topk

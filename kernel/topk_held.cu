@@ -114,7 +114,6 @@ inline constexpr int kSameBits = Score::kBytes == 2 ? 16 : 0;
 
 // The first digit: 128 bins an octave of scores, 14 octaves below the largest of 32 samples of the row and almost two
 // above, so that few keys are left to tell apart. Not where many of the keys are chosen: they may be of either sign.
-inline constexpr uint32_t kGuessLow = 16;
 template <class Score>
 __device__ __forceinline__ uint32_t load_sample(const uint8_t* base, int32_t keys, uint32_t lane) {
     const auto at = static_cast<int32_t>(lane / 4 * (static_cast<uint32_t>(keys) / 8) + lane % 4);
@@ -125,9 +124,9 @@ __device__ __forceinline__ Rounds<kSameBits<Score>> first_round(uint32_t sample,
     Rounds<kSameBits<Score>> rounds{Digit{}, static_cast<uint32_t>(choice.k), choice.k <= choice.keys / 2};
     if (!rounds.guess) return rounds;
     const uint32_t largest = ptx::redux_sync_max_u32(held_key<Score>(__uint_as_float(sample)), ptx::kFullMask);
-    constexpr uint32_t kSpan = (uint32_t{kBins} << kGuessLow) - 1, kMore = 1u << 24;
+    constexpr uint32_t kMore = 1u << 24;
     const uint32_t top = (largest < ~kMore ? largest + kMore : ~0u) | ((1u << kGuessLow) - 1);
-    rounds.digit = {top > kSpan ? top - kSpan : 0, kSpan, kGuessLow};
+    rounds.digit = {top > kGuessSpan ? top - kGuessSpan : 0, kGuessSpan, kGuessLow};
     return rounds;
 }
 
@@ -228,8 +227,7 @@ __device__ __forceinline__ Chosen choose(const uint32_t (&keys)[kKeysPerThread],
     Share share{};
     if constexpr (kCluster) {
         const uint32_t parts = parts_of(row_keys, ctas);
-        share = parts <= 2 ? find_pair_threshold<kOfThreads>(first, rank, parts, self, shared, count)
-                           : find_cluster_threshold<kOfThreads>(first, rank, parts, self, shared, count);
+        share = find_parts_threshold<kOfThreads>(first, rank, parts, self, shared, count);
     } else {
         share.threshold = find_held_threshold<kOfThreads>(first, self, shared, count);
     }

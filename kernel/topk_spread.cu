@@ -56,20 +56,11 @@ __device__ __forceinline__ Kept exchange_kept(uint32_t rank, uint32_t parts, con
             ptx::redux_sync_add_u32(before ? own.y : 0, ptx::kFullMask)};
 }
 
-template <class CountDigits>
-__device__ __forceinline__ Share find_spread_threshold(const Rounds<0>& first, uint32_t rank, uint32_t parts,
-                                                       const Thread& self, SpreadLayout& shared,
-                                                       const CountDigits& count) {
-    return parts <= 2 ? find_pair_threshold<kThreads>(first, rank, parts, self, shared, count)
-                      : find_cluster_threshold<kThreads>(first, rank, parts, self, shared, count);
-}
-
-// The first digit of candidates, none of which is below `least`: 128 bins an octave, as topk_held.cu has them.
+// The first digit of candidates, none of which is below `least`.
 __device__ __forceinline__ Rounds<0> candidate_rounds(uint32_t least, int32_t k) {
-    constexpr uint32_t kLow = 16, kSpan = (uint32_t{kBins} << kLow) - 1;
-    const uint32_t base = (least >> kLow) - 1 << kLow;   // the lowest bin is empty
-    if (base > ~kSpan) return {Digit{}, static_cast<uint32_t>(k), false};
-    return {Digit{base, kSpan, kLow}, static_cast<uint32_t>(k), true};
+    const uint32_t base = (least >> kGuessLow) - 1 << kGuessLow;   // the lowest bin is empty
+    if (base > ~kGuessSpan) return {Digit{}, static_cast<uint32_t>(k), false};
+    return {Digit{base, kGuessSpan, kGuessLow}, static_cast<uint32_t>(k), true};
 }
 
 // Chooses k of the cluster's more than k keys: sets the maps of this CTA's. all: the row's; own: this CTA's.
@@ -89,10 +80,10 @@ __device__ __forceinline__ Share select_part(const Source<Score>& all, const Sou
             count_digit(key, digit, histogram);
         }
     };
+    const Rounds<0> whole_keys{Digit{}, static_cast<uint32_t>(k), false};
     if (all.keys <= kCapacity) {   // one part
         load_all(own, self, keys);
-        const Share share = find_spread_threshold({Digit{}, static_cast<uint32_t>(k), false}, rank, parts, self, shared,
-                                                  count_held);
+        const Share share = find_parts_threshold<kThreads>(whole_keys, rank, parts, self, shared, count_held);
         map_registers(keys, own.keys, share.threshold, maps, self);
         ptx::bar_sync();
         return share;
@@ -112,8 +103,8 @@ __device__ __forceinline__ Share select_part(const Source<Score>& all, const Sou
                 load_candidates(own, count, maps, self, shared, keys);
                 Share share{{kNanKey, k - static_cast<int32_t>(kept.all)}, kept.before, kept.equal_before};
                 if (kept.all >= static_cast<uint32_t>(k)) {
-                    share = find_spread_threshold(candidate_rounds(sampled.key + 1, k), rank, parts, self, shared,
-                                                  count_held);
+                    share = find_parts_threshold<kThreads>(candidate_rounds(sampled.key + 1, k), rank, parts, self,
+                                                           shared, count_held);
                     clear(maps.equal, maps.words, self);   // the marks of the sample's score
                     ptx::bar_sync();
                 }
@@ -125,8 +116,8 @@ __device__ __forceinline__ Share select_part(const Source<Score>& all, const Sou
     }
     maps.words = words_of(own.keys);
     maps.shift = 0;
-    const Share share = find_spread_threshold(
-        {Digit{}, static_cast<uint32_t>(k), false}, rank, parts, self, shared,
+    const Share share = find_parts_threshold<kThreads>(
+        whole_keys, rank, parts, self, shared,
         [&](const Rounds<0>& rounds, ptx::SharedAddr histogram) {
             each_key(own, own.keys, self, [&](int32_t i, uint32_t key) {
                 if (i < own.keys) count_digit(key, rounds.digit, histogram);
