@@ -157,7 +157,8 @@ __device__ __forceinline__ void select(const TopkParams& p) {
         const Source<Score> own{scores + int64_t{begin} * Score::kBytes,
                                 choice.keys - begin < each ? choice.keys - begin : each, false};
         const Share share = select_part(all, own, choice.k, rank, static_cast<uint32_t>(parts), maps, self, shared);
-        ptx::barrier_cluster_arrive_relaxed();   // the others' counts are read
+        if (sorted) ptx::fence_release_shared_cta_cluster();   // the first CTA's candidates are read, too
+        ptx::barrier_cluster_arrive_relaxed();                 // the others' counts are read
         const auto ties = static_cast<uint32_t>(share.threshold.ties);
         const uint32_t ties_before = ties < share.equal_before ? ties : share.equal_before;
         const uint32_t first = static_cast<uint32_t>(choice.begin) + share.before + ties_before;

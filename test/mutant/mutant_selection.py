@@ -57,11 +57,11 @@ WIDE = {
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "20"},
 }
 
-# A row of a cluster of two, each CTA of which streams its part.
+# Clusters of four, each CTA of which streams its part; of short rows two and one.
 SPREAD = {
     **CLUSTER,
-    "kernels": {f"topk_spread_{score}": [f"small: topk_{score} in slices"] for score in ("fp32", "bf16")},
-    "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
+    "kernels": {f"topk_spread_{score}": [f"small: topk_spread_{score}"] for score in ("fp32", "bf16")},
+    "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "5"},
     "equivalent": {},
 }
 
@@ -73,8 +73,9 @@ STREAMED = [
 ]
 TOPK = {
     "program": "catch",
-    "kernels": {f"topk_{score}": [f"small: topk_{score}"] for score in ("fp32", "bf16")},
-    "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
+    "kernels": {f"topk_{score}": [f"small: topk_{score}", f"small: topk_{score} in slices"]
+                for score in ("fp32", "bf16")},
+    "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "1"},
     "mutants": STREAMED,
     "equivalent": {},
 }
@@ -82,7 +83,7 @@ TOPK_SM80 = {
     "program": "catch",
     "kernels": {f"topk_sm80_{score}": [f"small: topk_{score}", f"small: topk_{score} in slices"]
                 for score in ("fp32", "bf16")},
-    "environment": {"PTXEMU_CC": "80", "PTXEMU_SMS": "2"},
+    "environment": {"PTXEMU_CC": "80", "PTXEMU_SMS": "1"},
     "mutants": STREAMED + [
         Kind("an arrival does not release", r"atom\.acq_rel\.gpu\.global\.add\.u32", "atom.acquire.gpu.global.add.u32",
              {"race-global"}),

@@ -5,7 +5,8 @@
 A mutant is a kernel's PTX with one edit: a fence, wait, commit, arrive, expect_tx or barrier left out, or another
 single change. It is caught by a finding, a fault or other results under one of eleven seeds, and one of the diagnoses
 that its kind lists must be among those given; or it stands in the table of equivalent mutants, with the reason why
-nothing can show it, and must then not be caught. The kernel itself must be silent.
+nothing can show it, and must then not be caught although a case executes the place: `trap` there is caught. Places that
+no launch can reach stand in the table apart ("unreached"), and must not be. The kernel itself must be silent.
 
 usage: mutant_test.py TABLE PTX PROGRAM [--long] [--show] [--only=TEXT] [--kernel=NAME]
   TABLE      of mutant_scorers.py or mutant_selection.py; PROGRAM is what runs the cases: check, or a Catch2 program
@@ -66,6 +67,12 @@ class Runner:
             codes = {broken.group(0)[:200]} if broken else {"scores"}
         return codes
 
+    def reaches(self, text, match, begin):
+        """Whether a case executes the instruction, that of its predicate included."""
+        guard = re.match(r"(?:@!?%?p\d* )?", match.group(0)).group(0)
+        at = begin + match.start()
+        return bool(self.diagnoses(text[:at] + guard + "trap; " + text[at:], SEEDS[:1])[0])
+
     def diagnoses(self, text, seeds):
         """Of the first seed that shows anything, and that seed."""
         with open(self.path, "w", encoding="utf-8") as file:
@@ -76,6 +83,14 @@ class Runner:
                 if codes:
                     return codes, seed
         return set(), None
+
+    def judged(self, ptx, begin, kind, match, seeds):
+        """Diagnoses of a mutant, their seed, and whether any case comes to the place; seeds after 0 if one does."""
+        mutant = ptx[:begin + match.start()] + kind.applied(match) + ptx[begin + match.end():]
+        codes, seed = self.diagnoses(mutant, seeds[:1])
+        if codes or not self.reaches(ptx, match, begin):
+            return codes, seed, bool(codes)
+        return *self.diagnoses(mutant, seeds[1:]), True
 
 
 def main():
@@ -93,7 +108,8 @@ def main():
     failed = passed = 0
     equivalent = {**table["equivalent"], **table.get("equivalent_of", {}).get(kernel, {})}
     absent = table.get("absent", {}).get(kernel, ())
-    unused, places_of_edits, caught, latest = dict(equivalent), set(), 0, 0
+    unreached = {**table.get("unreached", {}), **table.get("unreached_of", {}).get(kernel, {})}
+    unused, places_of_edits, caught, latest = {**equivalent, **unreached}, set(), 0, 0
 
     def report(good, text):
         nonlocal failed, passed
@@ -115,22 +131,24 @@ def main():
                 places = places[:table["few"]]
             for place in places:
                 match = found[place]
-                codes, seed = runner.diagnoses(
-                    ptx[:begin + match.start()] + kind.applied(match) + ptx[begin + match.end():], seeds)
+                codes, seed, reached = runner.judged(ptx, begin, kind, match, seeds)
                 reason = unused.pop((kind.what, place), None)
                 line = first_line + ptx.count("\n", begin, begin + match.start())
                 what = f"{kind.what}, place {place} of {len(found)}, line {line}: {sorted(codes)} seed {seed}"
                 places_of_edits.add(match.start())
                 caught, latest = caught + bool(codes), max(latest, seed or 0)
+                what += "" if reached else "; no case comes here"
                 if reason is not None:
-                    report(not codes, f"{what}; equivalent: {reason}")
+                    dead = (kind.what, place) in unreached
+                    report(not codes and reached != dead, f"{what}; {'unreached' if dead else 'equivalent'}: {reason}")
                 else:
                     report(bool(codes & kind.expected) or show, what)
     for (what, place), _ in unused.items():
         if every_place and not only:
-            report(False, f"{what}, place {place}: listed as equivalent, but there is no such mutant")
+            report(False, f"{what}, place {place}: listed, but there is no such mutant")
+    listed = [sum(mutant not in unused for mutant in among) for among in (equivalent, unreached)]
     print(f"{kernel}: {len(places_of_edits)} places, {caught} mutants caught (the last by seed {latest}), "
-          f"{len(equivalent) - len(unused)} equivalent")
+          f"{listed[0]} equivalent, {listed[1]} unreached")
     print(f"{name}_mutants: {passed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -550,8 +550,8 @@ void run_all(const std::vector<Case>& cases) {
         for (const Case& c : cases) run(c);
 }
 const std::vector<Kind> kHeldKinds = {Kind::kNormal, Kind::kTwoValues, Kind::kNarrow};
-// Candidates, a plateau, streamed; and registers.
-const std::vector<Kind> kStreamedKinds = {Kind::kNormal, Kind::kTies, Kind::kMostlyZero, Kind::kMinusInf};
+// Candidates, a plateau, streamed (a sample of NaNs gives nothing to compare with); and registers.
+const std::vector<Kind> kStreamedKinds = {Kind::kNormal, Kind::kTies, Kind::kMostlyZero, Kind::kNan};
 
 TEST_CASE("small: topk_held_fp32", "[.small]") { run_all(small_cases(false, 1300, {1300, 151}, kHeldKinds)); }
 TEST_CASE("small: topk_held_bf16", "[.small]") { run_all(small_cases(true, 1300, {1300, 151}, kHeldKinds)); }
@@ -566,16 +566,20 @@ TEST_CASE("small: topk_cluster_fp32", "[.small]") { run_clusters(false, 32768, 3
 TEST_CASE("small: topk_cluster_bf16", "[.small]") { run_clusters(true, 32768, 32700); }
 TEST_CASE("small: topk_wide_fp32", "[.small]") { run_clusters(false, 131080, 2500); }
 TEST_CASE("small: topk_wide_bf16", "[.small]") { run_clusters(true, 131080, 2500); }
-// Two multiprocessors at the most.
+// Five, whose clusters are of four: parts of a row in one, two, three and all of them, and keys that registers hold.
+void run_spread(bool bf16) {
+    for (const int64_t keys : {33000, 25000, 17000, 9000, 8000})
+        run_all(small_cases(bf16, 66000, {keys}, {Kind::kNormal}));
+    for (const int64_t keys : {33000, 17000}) run_all(small_cases(bf16, 66000, {keys}, {Kind::kTies, Kind::kNan}));
+}
+TEST_CASE("small: topk_spread_fp32", "[.small]") { run_spread(false); }
+TEST_CASE("small: topk_spread_bf16", "[.small]") { run_spread(true); }
+// Two at the most; before sm_90 any number.
 TEST_CASE("small: topk_fp32", "[.small]") { run_all(small_cases(false, 9000, {9000, 1300, 151}, kStreamedKinds)); }
 TEST_CASE("small: topk_bf16", "[.small]") { run_all(small_cases(true, 9000, {9000, 1300, 151}, kStreamedKinds)); }
-// Two of them: two slices, or a cluster of two.
-TEST_CASE("small: topk_fp32 in slices", "[.small]") {
-    run_all({small_cases(false, 133120, {133120}, {Kind::kNormal})[0]});
-}
-TEST_CASE("small: topk_bf16 in slices", "[.small]") {
-    run_all({small_cases(true, 133120, {133120}, {Kind::kNormal})[0]});
-}
+// One: a CTA has no room for the map of a whole row of the longest, so two slices.
+TEST_CASE("small: topk_fp32 in slices", "[.small]") { run_all(small_cases(false, 600000, {140000}, {Kind::kNormal})); }
+TEST_CASE("small: topk_bf16 in slices", "[.small]") { run_all(small_cases(true, 600000, {140000}, {Kind::kNormal})); }
 
 TEST_CASE("topk: who sees what decides what is selected from") {
     using lidx::ref::Sight;
