@@ -83,7 +83,7 @@ __device__ __forceinline__ Share select_part(const Source<Score>& all, const Sou
     const Rounds<0> whole_keys{Digit{}, static_cast<uint32_t>(k), false};
     if (all.keys <= kCapacity) {   // one part
         load_all(own, self, keys);
-        const Share share = find_parts_threshold<kThreads>(whole_keys, rank, parts, self, shared, count_held);
+        const Share share = find_pair_threshold<kThreads>(whole_keys, 0, 1, self, shared, count_held);
         map_registers(keys, own.keys, share.threshold, maps, self);
         ptx::bar_sync();
         return share;
