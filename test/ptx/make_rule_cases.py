@@ -181,6 +181,51 @@ def hopper(folder):
          edit='setp.ge.u32 %p2, %r2, 64;\n@%p2 mov.u64 %l1, %l0;')
     case('wgmma_descriptor_of_a_lane', same, 'fails: illegal_instruction: of B differs between the lanes',
          edit='@!%p0 add.u64 %l1, %l1, 8;')
+    # A in registers %r8 to %r11.
+    tiles = ['.shared .align 1024 .b8 a[8192];', '.shared .align 1024 .b8 b[2048];']
+    in_registers = {name: text.replace('%l0, %l1', '{%r8, %r9, %r10, %r11}, %l1') for name, text in WGMMA.items()}
+    in_registers['begin'] += ''.join(f'\nmov.b32 %r{r}, 0x38383838;' for r in range(8, 12))
+    in_registers.update(wait=WGMMA['wait'] + '\nbar.sync 0;', late='mov.f32 %f4, %f0;')
+
+    def register_case(name, source, verdict, **edits):
+        f.case(name, source, edited(in_registers, edits), verdict, block=128, shared=tiles)
+
+    def other(kind, d, a):
+        return f'wgmma.mma_async.sync.aligned.{kind} {d}, {a}, %l1, %p1, 1, 1;'
+
+    until_wait = 'manual 9.7.15.7.3: registers of A before wait_group'
+    register_case('wgmma_a_kept', 'manual 9.7.15.7: A in registers', 'finds: nothing')
+    register_case('wgmma_a_read', until_wait + '; a read takes the right value all the same',
+                  'finds: wgmma-register-in-use: warning [wgmma-register-in-use]', early='mov.b32 %r12, %r8;')
+    register_case('wgmma_a_written', until_wait, 'finds: wgmma-register-in-use: writes a register of A',
+                  early='ld.shared.b32 %r10, [b];')
+    register_case('wgmma_a_written_behind_the_fence', 'manual 9.7.15.7.1: a register of A was written since',
+                  'finds: missing-wgmma-fence: wgmma.fence behind the access', edit='mov.b32 %r9, 0;')
+    half, both = '{%r12, %r13}', 'm64n8k32.f16.e4m3.e4m3'
+    register_case('wgmma_chained', 'manual 9.7.15.7.1: accumulators of one shape need no fence between',
+                  'finds: nothing', edit=in_registers['mma'])
+    register_case('wgmma_of_two_shapes', 'manual 9.7.15.7.1: of two shapes they do',
+                  'finds: missing-wgmma-fence: wgmma.fence behind the access',
+                  edit=other('m64n16k32.f32.e4m3.e4m3', '{%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}',
+                             '{%r8, %r9, %r10, %r11}'))
+    register_case('wgmma_result_as_a', until_wait + ': an accumulator is the next one\'s A',
+                  'finds: missing-wgmma-fence: wgmma.fence\n// finds: wgmma-register-in-use: takes as A',
+                  edit=other(both, half, '{%r8, %r9, %r10, %r11}') + '\n' +
+                  other(both, '{%r14, %r15}', '{%r12, %r13, %r8, %r9}'))
+    register_case('wgmma_result_over_a', until_wait + ': the next one accumulates there',
+                  'finds: wgmma-register-in-use: accumulates in a register of A',
+                  edit=other(both, half, '{%r8, %r9, %r10, %r11}'),
+                  mma=other(both, '{%r8, %r9}', '{%r14, %r15, %r16, %r17}'))
+    copy = ('ld.param.u64 %l2, [p0];\nmad.wide.u32 %l2, %r2, 16, %l2;\nmov.u32 %r5, b;\nmad.lo.u32 %r5, %r2, 16, %r5;\n'
+            'cp.async.cg.shared.global [%r5], [%l2], 16;\ncp.async.wait_all;\n{}bar.sync 0;')
+    for name, source, fence, verdict in (
+            ('wgmma_of_copied_operand', 'behind fence.proxy.async', 'fence.proxy.async.shared::cta;\n', 'nothing'),
+            ('wgmma_of_copied_operand_unfenced', 'without fence.proxy.async; known-good kernels lack it', '',
+             'missing-proxy-fence: warning [missing-proxy-fence]')):
+        f.case(name, 'manual 9.7.9.25.2, 9.7.15.4: cp.async is of the generic proxy, wgmma reads its bytes ' + source,
+               edited(in_registers, {'begin': in_registers['begin'] + '\n' + copy.format(fence)}), 'finds: ' + verdict,
+               block=128, shared=tiles, params='.param .u64 p0',
+               buffers=['in b32: ' + '0 ' * 511 + '0'])
     f.case('wgmma_of_two_warps', aligned, edited(WGMMA, {}), 'fails: illegal_instruction: has only 2 warps', block=64,
            shared=['.shared .align 1024 .b8 a[8192];', '.shared .align 1024 .b8 b[1024];'])
     store = '''
@@ -211,6 +256,28 @@ def hopper(folder):
              'mbarrier.arrive.shared::cta.b64 %l1, [bar], 2;', 'exceeds the 1 pending')):
         f.case(name, f'manual {source}', head + line, f'fails: illegal_instruction: {verdict}',
                shared=['.shared .align 8 .b64 bar;'])
+    object_only = 'manual 9.7.13.15.2: an initialised mbarrier is no data'
+    for name, source, line, verdict in (
+            ('mbarrier_stored_over', object_only, 'st.shared.b32 [bar], 5;', 'mbarrier-misuse: writes over an mbarrier'),
+            ('mbarrier_loaded', object_only, 'ld.shared.b32 %r1, [bar+4];',
+             'mbarrier-misuse: warning [mbarrier-misuse]'),
+            ('mbarrier_invalidated', 'manual 9.7.13.15.10: behind mbarrier.inval its memory is',
+             'mbarrier.inval.shared::cta.b64 [bar];\nst.shared.b32 [bar], 5;', 'nothing')):
+        body = head + line
+        if name == 'mbarrier_stored_over':
+            body += '\nst.shared.b32 [bar], 0;'   # whatever the bits mean at exit
+        f.case(name, source, body, 'finds: ' + verdict, shared=['.shared .align 8 .b64 bar;'])
+    for name, line, verdict in (
+            ('copy_in_at_exit', 'mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 16;\n'
+             'cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [data], [%l0], 16, [bar];',
+             'exit-in-flight: mbarrier.try_wait for the phase'),
+            ('small_copy_in_at_exit', 'cp.async.cg.shared.global [data], [%l0], 16;',
+             'exit-in-flight: cp.async.wait_all before')):
+        f.case(name, 'rule: a copy to shared memory that no thread waits for, on every schedule',
+               head + 'fence.proxy.async.shared::cta;\nld.param.u64 %l0, [p0];\n' + line + '\nmov.b32 %r2, 0;\n' +
+               'LATE:\nadd.u32 %r2, %r2, 1;\nsetp.lt.u32 %p1, %r2, 20000;\n@%p1 bra LATE;', 'finds: ' + verdict,
+               shared=['.shared .align 16 .b8 data[16];', '.shared .align 8 .b64 bar;'], params='.param .u64 p0',
+               buffers=['in b32: 1 2 3 4'])
     for name, start, verdict in (('swizzled_copy', 0, 'finds: nothing'),
                                  ('swizzled_copy_off_its_boundary', 128, 'finds: swizzle-alignment: 128-byte swizzle')):
         f.case(name, 'manual 5.5.5: the pattern of 128-byte swizzle repeats every 1024 bytes', head + f'''

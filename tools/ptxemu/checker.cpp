@@ -56,6 +56,7 @@ void Checker::start(Cluster& cluster, GlobalShadow& global) {
     cluster_barrier_ = {};
     arriving_.assign(warps, 0);
     arrived_ = nullptr;
+    finished_ = 0;
     warps_.clear();
     warps_.resize(warps);
     for (uint32_t w = 0; w < warps; ++w) {
@@ -69,11 +70,7 @@ void Checker::start(Cluster& cluster, GlobalShadow& global) {
     has_wgmma_ = wgmma_stat_ != names.size();
     if (has_wgmma_) {
         const size_t slots = first.program->register_bytes / 128 + 1;
-        for (WarpState& w : warps_) {
-            w.touched.assign(slots, 1);   // the first wgmma of a kernel needs its fence, too
-            w.accumulator.assign(slots, 0);
-            w.fragment.assign(slots, 0);
-        }
+        for (WarpState& w : warps_) w.registers.assign(slots, {});
     }
     shared_.resize(ctas);
     for (size_t rank = 0; rank < ctas; ++rank) {
@@ -108,7 +105,8 @@ uint32_t Checker::chain_for(const Group& group, uint32_t* clock) {
         *clock = ++c.last;
         return c.index;
     }
-    chains_.push_back({next_index_++, 1});
+    chains_.push_back({next_index_, 1});
+    next_index_ += kPerChain;
     *clock = 1;
     return chains_.back().index;
 }
@@ -320,6 +318,10 @@ void Checker::fence(Exec& x, uint32_t mask, FenceKind kind, Scope scope) {
                     VectorClock::raise(g.clock.strict, f + kAnyFence, VectorClock::at(g.clock.strict, f));
                     VectorClock::raise(g.clock.loose, f + kAnyFence, VectorClock::at(g.clock.loose, f));
                 }
+                for (const Chain& c : chains_) {
+                    VectorClock::raise(g.clock.strict, c.index + kChainFenced, VectorClock::at(g.clock.strict, c.index));
+                    VectorClock::raise(g.clock.loose, c.index + kChainFenced, VectorClock::at(g.clock.loose, c.index));
+                }
             });
             ++w.time;
             break;
@@ -470,8 +472,8 @@ void Checker::mbarrier_init(Exec& x, int lane, uint32_t address) {
 void Checker::mbarrier_inval(Exec& x, int lane, uint32_t address) {
     Record a = record_of(x, warp_of(x), 1u << lane);
     a.flags = Record::kWrite;
-    range(MemorySpace::kShared, address, 8, a, group_of(a.warp, static_cast<uint32_t>(lane)));
     mbarriers_.erase(address);
+    range(MemorySpace::kShared, address, 8, a, group_of(a.warp, static_cast<uint32_t>(lane)));
 }
 
 void Checker::mbarrier_arrive(Exec& x, uint32_t mask, const uint32_t* at, bool hands_over, bool arrives,
@@ -610,6 +612,7 @@ void Checker::mbarrier_completed(uint32_t address) {
 
 void Checker::finish(const Cta& cta) {
     if (cluster_->ctas.size() > 1) left_alone(cta);
+    if (++finished_ == cluster_->ctas.size()) never_waited();
     for (const auto& [address, b] : mbarriers_) {
         if (address >> kRankShift != cta.rank) continue;
         uint64_t word;

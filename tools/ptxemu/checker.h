@@ -105,13 +105,20 @@ class Checker {
         uint32_t lanes, group, index, clock;
         bool read_half;
     };
+    struct WgmmaUse {
+        uint32_t count = 0, pc = 0;   // the warp's count-th wgmma; 0: none
+    };
+    struct RegisterState {
+        static constexpr uint32_t kNever = ~0u, kClean = ~1u;
+        uint32_t touched = kNever;       // pc that last accessed it behind the last wgmma.fence; kNever: no fence yet
+        uint8_t shape = 0;               // that access is a wgmma's, of this shape, as its accumulator
+        WgmmaUse accumulator, fragment;  // the last wgmma that writes it, or reads it as a part of A
+    };
     struct WarpState {
         uint32_t time = 1, live = 0;
         std::vector<Group> groups;
         uint32_t load = 0, store = 0, alloc = 0, wgmma = 0;   // agents
-        // By slot / 128: touched since the last wgmma.fence; the last wgmma that writes (or reads, for A) the register.
-        std::vector<uint8_t> touched;
-        std::vector<uint32_t> accumulator, fragment;
+        std::vector<RegisterState> registers;   // by slot / 128; of kernels with wgmma
         uint32_t wgmma_done = 0;
         std::vector<Outstanding> outstanding;
         // By warp: when it came to the last barrier of the cluster that this warp has left, in whatever manner.
@@ -158,6 +165,7 @@ class Checker {
     };
 
     static constexpr uint32_t kRaw = 0, kFenced = 1, kAnyFence = 2, kInitFence = 3, kPerThread = 4;
+    static constexpr uint32_t kChainFenced = 1, kPerChain = 2;   // a proxy fence has followed
     static constexpr uint32_t kTmemDone = 0, kTmemFenced = 1, kTmemIssued = 2, kPerTmem = 3;
 
     uint32_t warp_of(const Exec& x) const;
@@ -198,8 +206,12 @@ class Checker {
     Mbarrier& mbarrier(uint32_t address) { return mbarriers_[address]; }
     void allocated(Exec& x, Cta& cta, uint32_t warp, uint32_t column, uint32_t columns);
     void know_allocation(uint32_t warp, uint32_t of);
-    void wgmma_registers(Exec& x, const AsyncOp& op, uint32_t count);
+    void wgmma_registers(Exec& x, const AsyncOp& op, uint32_t count, int element_bytes);
+    void register_in_use(Exec& x, const WgmmaUse& use, Severity severity, const char* what);
+    bool known_in_cluster(const Record& r) const;
+    void never_waited();
     void left_alone(const Cta& cta);
+    void check_live_mbarrier(const Record& r, const Record& a, uint64_t address, uint32_t overlap);
     void report_aliasing(const Record& wait, uint32_t address, const char* what, const char* would_order);
     void phase_unknown(Mbarrier& b, const Record& a, uint32_t address, const Group& group);
     void narrow_mbarrier(const Record& a, const Record* arrival, uint32_t address);
@@ -214,7 +226,7 @@ class Checker {
     Worker* worker_ = nullptr;
     GlobalShadow* global_ = nullptr;
     Cluster* cluster_ = nullptr;
-    uint32_t warps_per_cta_ = 1, unit_ = 0, next_index_ = 0;
+    uint32_t warps_per_cta_ = 1, unit_ = 0, next_index_ = 0, finished_ = 0;   // finished_: CTAs
     std::vector<WarpState> warps_;
     std::vector<uint32_t> lane_agents_;   // [warp][lane]; 0: none
     std::vector<uint32_t> fenceable_;     // raw indices of warps and lanes

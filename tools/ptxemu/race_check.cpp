@@ -130,8 +130,12 @@ Checker::Order Checker::order(const Record& r, const Record& a, uint32_t overlap
     }
     if (r.kind != AgentKind::kThread) {
         if (r.agent == a.agent && r.kind == a.kind && r.kind != AgentKind::kTmaLoad) return Order::kOrdered;
+        const bool known = VectorClock::at(loose, r.agent) >= r.clock;
+        if (known && r.kind == AgentKind::kCopy && a.flags & Record::kAsync && r.flags & Record::kWrite &&
+            VectorClock::at(loose, r.agent + kChainFenced) < r.clock)
+            return Order::kNoProxyFence;
         if (VectorClock::at(strict, r.agent) >= r.clock) return Order::kOrdered;
-        if (VectorClock::at(loose, r.agent) >= r.clock) return Order::kLoose;
+        if (known) return Order::kLoose;
         if (r.kind == AgentKind::kWgmma && warpgroup_known(r, loose)) return Order::kWarpgroup;
         if (VectorClock::at(group.clock.narrow, r.agent) >= r.clock) return Order::kNarrow;
         const bool issued = (r.warp == a.warp && (r.lanes & a.lanes) != 0 && r.issue < a.issue) ||
@@ -189,6 +193,8 @@ void Checker::touch(RecordPool& pool, uint32_t& head, Record& a, const Group& gr
             link = &r.next;
             continue;
         }
+        if (r.flags & (Record::kInit | Record::kBarrier) && !(a.flags & (Record::kInit | Record::kBarrier)))
+            check_live_mbarrier(r, a, address, overlap);
         Order o = order(r, a, overlap, group, tmem);
         const bool morally_strong =
             a.flags & r.flags & Record::kStrong && std::min(a.scope(), r.scope()) >= distance(r, a);
@@ -582,7 +588,7 @@ void Checker::wgmma_issued(Exec& x, const AsyncOp& op, int element_bytes) {
     a.clock = count;
     a.kind = AgentKind::kWgmma;
     a.flags = Record::kAsync;
-    wgmma_registers(x, op, count);
+    wgmma_registers(x, op, count, element_bytes);
     const int n = static_cast<int>(op.instr_descriptor & 0xfff);
     const bool registers = op.instr_descriptor >> 24 & 1;
     if (!registers) {   // a warp multiplies sixteen rows of A
@@ -596,6 +602,22 @@ void Checker::wgmma_issued(Exec& x, const AsyncOp& op, int element_bytes) {
     ++w.time;
 }
 
+void Checker::register_in_use(Exec& x, const WgmmaUse& use, Severity severity, const char* what) {
+    if (worker_->seen_finding("wgmma-register-in-use", x.pc, use.pc)) return;
+    Record a = record_of(x, warp_of(x), warps_[warp_of(x)].live), r = a;
+    r.pc = use.pc;
+    r.kind = AgentKind::kWgmma;
+    Finding f;
+    f.code = "wgmma-register-in-use";
+    f.severity = severity;
+    f.party = party_of(a);
+    f.other = party_of(r);
+    f.space = "register";
+    f.what = what;
+    f.would_order = "wgmma.commit_group and wgmma.wait_group";
+    worker_->report_finding(std::move(f));
+}
+
 void Checker::registers(Exec& x) {
     WarpState& w = warps_[warp_of(x)];
     const ShadowInfo& info = x.program->shadow[x.pc];
@@ -603,46 +625,73 @@ void Checker::registers(Exec& x) {
     if (info.uses == 0 || x.program->info[x.pc].stat == wgmma_stat_) return;
     for (const Use* u = uses; u != uses + info.uses; ++u) {
         if (u->slot & kConstantSlot || u->bits == 1) continue;
-        const uint32_t i = u->slot / 128;
+        RegisterState& r = w.registers[u->slot / 128];
         const bool writes = u->role == UseRole::kDestination;
-        if (w.accumulator[i] > w.wgmma_done || (writes && w.fragment[i] > w.wgmma_done)) {
-            Record a = record_of(x, warp_of(x), w.live);
-            Finding f;
-            f.code = "wgmma-register-in-use";
-            f.party = party_of(a);
-            f.space = "register";
-            f.what = std::string(writes ? "writes" : "reads") + " a register of a wgmma that may still be in flight";
-            f.would_order = "wgmma.commit_group and wgmma.wait_group";
-            if (!worker_->seen_finding(f.code, a.pc, ~0u)) worker_->report_finding(std::move(f));
-            w.accumulator[i] = w.fragment[i] = 0;
+        r.touched = x.pc;
+        r.shape = 0;
+        if (r.accumulator.count > w.wgmma_done) {
+            register_in_use(x, r.accumulator, Severity::kError,
+                            writes ? "writes an accumulator of a wgmma that may still be in flight"
+                                   : "reads an accumulator of a wgmma that may still be in flight");
+            r.accumulator.count = 0;
+        } else if (r.fragment.count > w.wgmma_done) {   // a read takes the right value all the same
+            register_in_use(x, r.fragment, writes ? Severity::kError : Severity::kWarning,
+                            writes ? "writes a register of A of a wgmma that may still be in flight"
+                                   : "reads a register of A of a wgmma that may still be in flight");
+            if (writes) r.fragment.count = 0;
         }
-        w.touched[i] = 1;
     }
 }
 
 void Checker::registers_fenced(Exec& x) {
-    WarpState& w = warps_[warp_of(x)];
-    std::fill(w.touched.begin(), w.touched.end(), 0);
+    for (RegisterState& r : warps_[warp_of(x)].registers) {
+        r.touched = RegisterState::kClean;
+        r.shape = 0;
+    }
 }
 
-void Checker::wgmma_registers(Exec& x, const AsyncOp& op, uint32_t count) {
+// wgmmas of one shape may follow each other with the same accumulators; all else wants wgmma.fence (9.7.15.7.1), and
+// where one of them makes what the other takes as A, wgmma.wait_group (9.7.15.7.3).
+void Checker::wgmma_registers(Exec& x, const AsyncOp& op, uint32_t count, int element_bytes) {
     WarpState& w = warps_[warp_of(x)];
     const bool registers = op.instr_descriptor >> 24 & 1;
     const size_t fragments = registers ? 4 : 0, accumulators = op.payload.size() - fragments;
-    bool unfenced = false;
+    const auto shape = static_cast<uint8_t>(1 + (op.instr_descriptor & 0xfff) / 8 + static_cast<uint32_t>(element_bytes) * 40);
+    uint32_t unfenced = RegisterState::kClean;
     for (size_t n = 0; n < op.payload.size(); ++n) {
-        const uint32_t i = op.payload[n] / 128;
-        unfenced = unfenced || w.touched[i] != 0;
-        (n < accumulators ? w.accumulator : w.fragment)[i] = count;
+        RegisterState& r = w.registers[op.payload[n] / 128];
+        const bool writes = n < accumulators;
+        if (r.touched != RegisterState::kClean && !(writes && r.shape == shape)) unfenced = r.touched;
+        if (writes) {
+            if (r.fragment.count > w.wgmma_done)
+                register_in_use(x, r.fragment, Severity::kError,
+                                "accumulates in a register of A of another wgmma that may still be in flight");
+            r.accumulator = {count, x.pc};
+            r.touched = x.pc;
+            r.shape = shape;
+        } else {
+            if (r.accumulator.count > w.wgmma_done)
+                register_in_use(x, r.accumulator, Severity::kError,
+                                "takes as A an accumulator of another wgmma that may still be in flight");
+            r.fragment = {count, x.pc};
+        }
     }
-    if (!unfenced) return;
+    if (unfenced == RegisterState::kClean) return;
+    const bool first = unfenced == RegisterState::kNever;
+    if (worker_->seen_finding("missing-wgmma-fence", x.pc, first ? ~0u : unfenced)) return;
+    Record a = record_of(x, warp_of(x), w.live), r = a;
     Finding f;
     f.code = "missing-wgmma-fence";
-    f.party = party_of(record_of(x, warp_of(x), w.live));
+    f.party = party_of(a);
+    if (!first) {
+        r.pc = unfenced;
+        f.other = party_of(r);
+    }
     f.space = "register";
-    f.what = "a register of this wgmma was accessed since the last wgmma.fence, or there was none yet";
+    f.what = first ? "there was no wgmma.fence before this wgmma"
+                   : "a register of this wgmma was accessed since the last wgmma.fence";
     f.would_order = "wgmma.fence behind the access";
-    if (!worker_->seen_finding(f.code, x.pc, ~0u)) worker_->report_finding(std::move(f));
+    worker_->report_finding(std::move(f));
 }
 
 // A warning where the pattern of a swizzle does not begin on its natural boundary.
@@ -762,6 +811,68 @@ Party Checker::party_of(const Record& r) const {
     return p;
 }
 
+// Between mbarrier.init and mbarrier.inval the object is nothing but an mbarrier (9.7.13.15.2).
+void Checker::check_live_mbarrier(const Record& r, const Record& a, uint64_t address, uint32_t overlap) {
+    for (uint32_t part = 0; part < kCellBytes; part += 8) {
+        if ((overlap >> part & 0xff) == 0) continue;
+        const uint64_t object = address + part;
+        const auto found = mbarriers_.find(static_cast<uint32_t>(object));
+        if (found == mbarriers_.end() || found->second.index == 0) continue;
+        if (worker_->seen_finding("mbarrier-misuse", a.pc, r.pc)) return;
+        const bool writes = a.flags & Record::kWrite;
+        Finding f;
+        f.code = "mbarrier-misuse";
+        if (!writes) f.severity = Severity::kWarning;
+        f.party = party_of(a);
+        f.other = party_of(r);
+        f.space = "shared";
+        f.address = object;
+        f.bytes = 8;
+        f.what = std::string(writes ? "writes over" : "reads") +
+                 " an mbarrier object that is initialised; nothing but mbarrier instructions may access it";
+        f.would_order = "mbarrier.inval before its memory serves another purpose";
+        worker_->report_finding(std::move(f));
+        return;
+    }
+}
+
+bool Checker::known_in_cluster(const Record& r) const {
+    for (const WarpState& w : warps_)
+        for (const Group& g : w.groups)
+            if (VectorClock::at(g.clock.loose, r.agent) >= r.clock) return true;
+    return false;
+}
+
+// When the whole cluster has exited: copies to its shared memory for which nobody has waited. Whether they were complete
+// by then is a matter of the schedule.
+void Checker::never_waited() {
+    for (uint32_t rank = 0; rank < shared_.size(); ++rank) {
+        const std::vector<uint32_t>& heads = shared_[rank].heads;
+        for (size_t cell = 0; cell < heads.size(); ++cell) {
+            for (uint32_t i = heads[cell]; i != 0; i = pool_[i].next) {
+                const Record& r = pool_[i];
+                const bool small = r.kind == AgentKind::kCopy;
+                if ((r.kind != AgentKind::kTmaLoad && !small) || !(r.flags & Record::kWrite) ||
+                    r.flags & Record::kBarrier || worker_->seen_finding("exit-in-flight", r.pc, ~0u) ||
+                    known_in_cluster(r))
+                    continue;
+                Finding f;
+                f.code = "exit-in-flight";
+                if (small) f.severity = Severity::kWarning;
+                f.party = party_of(r);
+                f.space = "shared";
+                f.address = static_cast<uint64_t>(rank) << kRankShift |
+                            (cell * kCellBytes + static_cast<uint32_t>(std::countr_zero(r.parts)));
+                f.bytes = static_cast<uint64_t>(std::popcount(r.parts));
+                f.what = "writes shared memory, and the CTA exits without a wait for it";
+                f.would_order = small ? "cp.async.wait_all before the threads exit"
+                                      : "mbarrier.try_wait for the phase that the copy's bytes complete, before the CTA exits";
+                worker_->report_finding(std::move(f));
+            }
+        }
+    }
+}
+
 void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace space, uint64_t address,
                        uint32_t overlap, bool tmem) {
     Finding f;
@@ -838,7 +949,7 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
                                                    "release and acquire at gpu scope, or separate launches";
             } else {
                 f.would_order = std::string("a hand-over: arrive and wait at an mbarrier, or bar.sync") +
-                                (r.kind == AgentKind::kThread ? "" : "; before it ") + wait;
+                                (*wait == '\0' ? "" : "; before it ") + wait;
             }
             if (a.flags & r.flags & Record::kWrite && a.flags & Record::kSameValue) {
                 f.code = "race-same-value";
@@ -872,10 +983,15 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
             break;
         case Order::kNoProxyFence:
             f.code = "missing-proxy-fence";
-            if (r.flags & Record::kInit) f.severity = Severity::kWarning;   // known-good kernels lack it
-            f.what = std::string(verb) + " through the async proxy what a thread has written through the generic proxy";
+            // Known-good kernels lack these two.
+            if (r.flags & Record::kInit || r.kind == AgentKind::kCopy) f.severity = Severity::kWarning;
+            f.what = std::string(verb) + " through the async proxy what " +
+                     (r.kind == AgentKind::kCopy ? "a cp.async, which is of the generic proxy, has written"
+                                                 : "a thread has written through the generic proxy");
             f.would_order = r.flags & Record::kInit
                                 ? "fence.mbarrier_init or fence.proxy.async in the initialising thread"
+                            : r.kind == AgentKind::kCopy
+                                ? "fence.proxy.async behind the wait for the cp.async, before the hand-over"
                                 : "fence.proxy.async in the writing thread, before the hand-over";
             break;
         case Order::kNoBefore:
@@ -923,7 +1039,9 @@ void Checker::left_alone(const Cta& cta) {
             if (worker_->seen_finding(f.code, r.pc, ~0u)) continue;
             f.party = party_of(r);
             f.space = "shared";
-            f.address = static_cast<uint64_t>(cta.rank) << kRankShift | cell * kCellBytes;
+            f.address = static_cast<uint64_t>(cta.rank) << kRankShift |
+                        (cell * kCellBytes + static_cast<uint32_t>(std::countr_zero(r.parts)));
+            f.bytes = static_cast<uint64_t>(std::popcount(r.parts));
             f.what = "accesses shared memory of the CTA of rank " + std::to_string(cta.rank) +
                      ", which may exit before: none of its threads waits for this";
             f.would_order = "barrier.cluster.arrive behind this access, and a wait for it before the other exits";
