@@ -258,7 +258,8 @@ def hopper(folder):
                shared=['.shared .align 8 .b64 bar;'])
     object_only = 'manual 9.7.13.15.2: an initialised mbarrier is no data'
     for name, source, line, verdict in (
-            ('mbarrier_stored_over', object_only, 'st.shared.b32 [bar], 5;', 'mbarrier-misuse: writes over an mbarrier'),
+            ('mbarrier_stored_over', object_only, 'st.shared.b32 [bar], 5;',
+             'mbarrier-misuse: writes over an mbarrier'),
             ('mbarrier_loaded', object_only, 'ld.shared.b32 %r1, [bar+4];',
              'mbarrier-misuse: warning [mbarrier-misuse]'),
             ('mbarrier_invalidated', 'manual 9.7.13.15.10: behind mbarrier.inval its memory is',

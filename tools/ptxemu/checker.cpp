@@ -319,8 +319,9 @@ void Checker::fence(Exec& x, uint32_t mask, FenceKind kind, Scope scope) {
                     VectorClock::raise(g.clock.loose, f + kAnyFence, VectorClock::at(g.clock.loose, f));
                 }
                 for (const Chain& c : chains_) {
-                    VectorClock::raise(g.clock.strict, c.index + kChainFenced, VectorClock::at(g.clock.strict, c.index));
-                    VectorClock::raise(g.clock.loose, c.index + kChainFenced, VectorClock::at(g.clock.loose, c.index));
+                    const uint32_t fenced = c.index + kChainFenced;
+                    VectorClock::raise(g.clock.strict, fenced, VectorClock::at(g.clock.strict, c.index));
+                    VectorClock::raise(g.clock.loose, fenced, VectorClock::at(g.clock.loose, c.index));
                 }
             });
             ++w.time;

@@ -656,7 +656,8 @@ void Checker::wgmma_registers(Exec& x, const AsyncOp& op, uint32_t count, int el
     WarpState& w = warps_[warp_of(x)];
     const bool registers = op.instr_descriptor >> 24 & 1;
     const size_t fragments = registers ? 4 : 0, accumulators = op.payload.size() - fragments;
-    const auto shape = static_cast<uint8_t>(1 + (op.instr_descriptor & 0xfff) / 8 + static_cast<uint32_t>(element_bytes) * 40);
+    const uint32_t n_of_8 = (op.instr_descriptor & 0xfff) / 8;   // up to 32
+    const auto shape = static_cast<uint8_t>(1 + n_of_8 + static_cast<uint32_t>(element_bytes) * 40);
     uint32_t unfenced = RegisterState::kClean;
     for (size_t n = 0; n < op.payload.size(); ++n) {
         RegisterState& r = w.registers[op.payload[n] / 128];
@@ -843,8 +844,8 @@ bool Checker::known_in_cluster(const Record& r) const {
     return false;
 }
 
-// When the whole cluster has exited: copies to its shared memory for which nobody has waited. Whether they were complete
-// by then is a matter of the schedule.
+// When the whole cluster has exited: copies to its shared memory for which nobody has waited. Whether they were
+// complete by then is a matter of the schedule.
 void Checker::never_waited() {
     for (uint32_t rank = 0; rank < shared_.size(); ++rank) {
         const std::vector<uint32_t>& heads = shared_[rank].heads;
@@ -866,7 +867,8 @@ void Checker::never_waited() {
                 f.bytes = static_cast<uint64_t>(std::popcount(r.parts));
                 f.what = "writes shared memory, and the CTA exits without a wait for it";
                 f.would_order = small ? "cp.async.wait_all before the threads exit"
-                                      : "mbarrier.try_wait for the phase that the copy's bytes complete, before the CTA exits";
+                                      : "mbarrier.try_wait for the phase that the copy's bytes complete, before the "
+                                        "CTA exits";
                 worker_->report_finding(std::move(f));
             }
         }
