@@ -40,7 +40,8 @@ class Checker {
     void data(Exec& x, uint32_t mask, const uint64_t* at, uint32_t bytes, MemorySpace space, bool write,
               Strength strength, uint32_t same = 0);
     // One access of all these lanes together.
-    void data_of(Exec& x, uint32_t lanes, uint32_t shared_address, uint32_t bytes, bool write);
+    void data_of(Exec& x, uint32_t lanes, uint32_t shared_address, uint32_t bytes, bool write,
+                 uint16_t tag = 0);
 
     // ---- what orders threads ----
 

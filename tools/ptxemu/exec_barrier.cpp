@@ -119,6 +119,13 @@ void note_relaxed(Decoder&, const Match& m, const Instruction&, Insn& out) {
     if (m.has("cluster")) out.flags |= kAlternate2;
 }
 
+// Whether an object lives at a shared address of the executing CTA: data may look like one.
+std::vector<bool>::reference mbarrier_lives(Exec& x, uint64_t address) {
+    const size_t word = (static_cast<uint32_t>(address) - x.cta->shared_base) / 8;
+    if (x.cta->mbarriers.size() <= word) x.cta->mbarriers.resize(x.cta->shared.size() / 8 + 1);
+    return x.cta->mbarriers[word];
+}
+
 // slot: 0 address, 1 count.
 bool exec_mbarrier_init(Exec& x, const Insn& in, uint32_t mask) {
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -136,7 +143,12 @@ bool exec_mbarrier_init(Exec& x, const Insn& in, uint32_t mask) {
                 warn(x, "mbarrier-reinitialised", "several lanes initialise the same mbarrier; one of them is enough");
             continue;
         }
-        check(x, lane, address, mbarrier_init(own_mbarrier_at(x, lane, address), count));
+        uint64_t* word = own_mbarrier_at(x, lane, address);
+        if (auto lives = mbarrier_lives(x, address); !lives) {
+            *word = 0;
+            lives = true;
+        }
+        check(x, lane, address, mbarrier_init(word, count));
         if (x.checker) [[unlikely]] x.checker->mbarrier_init(x, lane, static_cast<uint32_t>(address));
     }
     return true;
@@ -146,6 +158,7 @@ bool exec_mbarrier_inval(Exec& x, const Insn& in, uint32_t mask) {
         if (!(mask >> lane & 1)) continue;
         const uint64_t address = lane_address(x, in, 0, lane);
         check(x, lane, address, mbarrier_inval(own_mbarrier_at(x, lane, address)));
+        mbarrier_lives(x, address) = false;
         if (x.checker) [[unlikely]] x.checker->mbarrier_inval(x, lane, static_cast<uint32_t>(address));
     }
     return true;

@@ -221,11 +221,18 @@ void encode_semantics(const Match& m, Insn& out, Semantics otherwise) {
                               : where == Where::kGeneric ? MemorySpace::kGeneric
                                                          : MemorySpace::kShared;
     uint32_t same = 0;
-    if (stored && space != MemorySpace::kShared) {
+    if (stored) {
         for (int l = 0; l < kLanes; ++l) {
-            if (!(mask >> l & 1) || at[l] >> kWindowShift != 0) continue;
-            if (std::memcmp(reinterpret_cast<const void*>(at[l]), stored + static_cast<size_t>(l) * bytes, bytes) == 0)
-                same |= 1u << l;
+            if (!(mask >> l & 1)) continue;
+            const void* there = reinterpret_cast<const void*>(at[l]);
+            if (space == MemorySpace::kShared || at[l] >> kWindowShift == 1) {
+                const uint32_t a = static_cast<uint32_t>(at[l] & kWindowMask);
+                const Cta& cta = cta_of(x, l, a);
+                there = cta.shared.data() + (a - cta.shared_base);
+            } else if (at[l] >> kWindowShift != 0) {
+                continue;
+            }
+            if (std::memcmp(there, stored + static_cast<size_t>(l) * bytes, bytes) == 0) same |= 1u << l;
         }
     }
     x.checker->data(x, mask, at, bytes, space, write, strength_of(in), same);

@@ -177,7 +177,7 @@ bool exec_alloc(Exec& x, const Insn& in, uint32_t mask) {
     std::memcpy(place, &address, 4);
     if (x.definedness) x.definedness->tmem_address_stored(dst - x.cta->shared_base);
     if (x.checker) [[unlikely]] {
-        x.checker->data_of(x, mask, dst, 4, true);
+        x.checker->data_of(x, mask, dst, 4, true, Record::kAddressTag);
         if (!(in.aux & kPairBit)) x.checker->allocated(x, address, columns);
     }
     return true;

@@ -340,9 +340,11 @@ void Checker::data(Exec& x, uint32_t mask, const uint64_t* at, uint32_t bytes, M
     if (strong) synchronise(x, mask, at, space, write, strength);
 }
 
-void Checker::data_of(Exec& x, uint32_t lanes, uint32_t shared_address, uint32_t bytes, bool write) {
+void Checker::data_of(Exec& x, uint32_t lanes, uint32_t shared_address, uint32_t bytes, bool write,
+                      uint16_t tag) {
     Record a = record_of(x, warp_of(x), lanes);
     a.flags = write ? Record::kWrite : 0;
+    a.tag = tag;
     range(MemorySpace::kShared, shared_address, bytes, a,
           group_of(a.warp, static_cast<uint32_t>(std::countr_zero(lanes))));
 }
@@ -953,7 +955,9 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
                 f.would_order = std::string("a hand-over: arrive and wait at an mbarrier, or bar.sync") +
                                 (*wait == '\0' ? "" : "; before it ") + wait;
             }
-            if (a.flags & r.flags & Record::kWrite && a.flags & Record::kSameValue) {
+            // In shared memory, which is written again and again, only where all execute the same store.
+            if (a.flags & r.flags & Record::kWrite && a.flags & Record::kSameValue &&
+                (space == MemorySpace::kGlobal || a.pc == r.pc)) {
                 f.code = "race-same-value";
                 f.severity = Severity::kWarning;
             }
@@ -985,8 +989,9 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
             break;
         case Order::kNoProxyFence:
             f.code = "missing-proxy-fence";
-            // Known-good kernels lack these two.
-            if (r.flags & Record::kInit || r.kind == AgentKind::kCopy) f.severity = Severity::kWarning;
+            // Known-good kernels lack these.
+            if (r.flags & Record::kInit || r.kind == AgentKind::kCopy || r.tag == Record::kAddressTag)
+                f.severity = Severity::kWarning;
             f.what = std::string(verb) + " through the async proxy what " +
                      (r.kind == AgentKind::kCopy ? "a cp.async, which is of the generic proxy, has written"
                                                  : "a thread has written through the generic proxy");

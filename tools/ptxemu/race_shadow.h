@@ -77,6 +77,7 @@ struct Record {
     static constexpr uint8_t kInit = 8;        // mbarrier.init
     static constexpr uint8_t kSameValue = 16;  // stores what is there already
     static constexpr uint8_t kBarrier = 32;    // an operation on an mbarrier object
+    static constexpr uint16_t kAddressTag = 1;   // what tcgen05.alloc writes to shared memory
 
     uint32_t parts = 0;   // bytes of the cell, lanes of the column
     uint32_t clock = 0;   // of its agent
@@ -87,7 +88,7 @@ struct Record {
     uint32_t unit = 0;    // cluster in the grid
     uint16_t agent = 0;   // index in clocks
     uint16_t warp = 0;    // that issued it, counted through the cluster
-    uint16_t tag = 0;     // MMAs with the same accumulator and shape are alike
+    uint16_t tag = 0;     // MMAs with the same accumulator and shape are alike; of a thread: kAddressTag or 0
     int16_t origin = 0;   // of lane 0: lane l has parts [origin + l * width, + width)
     uint8_t width = 0;    // 0: every lane touched all parts
     uint8_t flags = 0;

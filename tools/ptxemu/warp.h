@@ -193,6 +193,7 @@ struct Cta {
     uint32_t shared_base = 0;      // rank << kRankShift
     std::vector<uint8_t> shared;   // the window from shared_base
     uint32_t shared_bytes = 0;     // end of the window, counted from shared_base
+    std::vector<bool> mbarriers;   // by 8 bytes of the window: initialised and not invalidated
     std::vector<uint8_t> register_file, local_memory;
     std::vector<Warp> warps;
     uint32_t threads = 0, live_threads = 0, live_warps = 0;
