@@ -990,7 +990,8 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
         case Order::kNoProxyFence:
             f.code = "missing-proxy-fence";
             // Known-good kernels lack these.
-            if (r.flags & Record::kInit || r.kind == AgentKind::kCopy || r.tag == Record::kAddressTag)
+            if (r.flags & Record::kInit || r.kind == AgentKind::kCopy ||
+                (r.kind == AgentKind::kThread && r.tag == Record::kAddressTag))
                 f.severity = Severity::kWarning;
             f.what = std::string(verb) + " through the async proxy what " +
                      (r.kind == AgentKind::kCopy ? "a cp.async, which is of the generic proxy, has written"
