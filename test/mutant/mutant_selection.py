@@ -55,6 +55,7 @@ WIDE = {
     **CLUSTER,
     "kernels": {f"topk_wide_{score}": [f"small: topk_wide_{score}"] for score in ("fp32", "bf16")},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "20"},
+    "few": 1,
 }
 
 # Clusters of four, each CTA of which streams its part; of short rows two and one.
@@ -62,6 +63,7 @@ SPREAD = {
     **CLUSTER,
     "kernels": {f"topk_spread_{score}": [f"small: topk_spread_{score}"] for score in ("fp32", "bf16")},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "5"},
+    "few": 1,
     "equivalent": {},
 }
 

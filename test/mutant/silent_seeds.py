@@ -22,7 +22,7 @@ import tempfile
 sys.dont_write_bytecode = True   # the source tree stays as it is
 import mutant_scorers
 import mutant_selection
-from mutant_test import alone
+from mutant_test import KEEP_MEMORY, alone
 
 CHECK, TOPK, CACHE = range(3)
 
@@ -150,7 +150,8 @@ def main():
             edited = os.path.join(directory, "alone.ptx")
             with open(edited, "w", encoding="utf-8") as file:
                 file.write(alone(ptx, kernel)[0] if program != CACHE else ptx)
-            environment = dict(os.environ, PTXEMU_PTX=edited, PTXEMU_CHECK="1", LIDX_TEST_DRIVER="emu", **environment)
+            environment = dict(os.environ, PTXEMU_PTX=edited, PTXEMU_CHECK="1", LIDX_TEST_DRIVER="emu", **KEEP_MEMORY,
+                               **environment)
             before = cpu_seconds()
             launches, problem = RUN[program](programs[program], kernel, cases, environment, seeds, directory)
         used = cpu_seconds() - before

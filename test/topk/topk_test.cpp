@@ -564,8 +564,13 @@ void run_clusters(bool bf16, int64_t max_keys, int64_t keys) {
 }
 TEST_CASE("small: topk_cluster_fp32", "[.small]") { run_clusters(false, 32768, 32700); }
 TEST_CASE("small: topk_cluster_bf16", "[.small]") { run_clusters(true, 32768, 32700); }
-TEST_CASE("small: topk_wide_fp32", "[.small]") { run_clusters(false, 131080, 2500); }
-TEST_CASE("small: topk_wide_bf16", "[.small]") { run_clusters(true, 131080, 2500); }
+// Ten rows of two wide CTAs on 20 multiprocessors, one of them long: every key that a thread can hold.
+void run_wide(bool bf16) {
+    run_clusters(bf16, 131080, 2500);
+    run_all(small_cases(bf16, 32768, {26000, 0, 151, 0, 0, 0, 0, 0, 0, 0}, {Kind::kNormal}));
+}
+TEST_CASE("small: topk_wide_fp32", "[.small]") { run_wide(false); }
+TEST_CASE("small: topk_wide_bf16", "[.small]") { run_wide(true); }
 // Five, whose clusters are of four: parts of a row in one, two, three and all of them, and keys that registers hold.
 void run_spread(bool bf16) {
     for (const int64_t keys : {33000, 25000, 17000, 9000, 8000})

@@ -44,6 +44,7 @@ void Checker::start(Cluster& cluster, GlobalShadow& global) {
     const size_t ctas = cluster.ctas.size(), warps = ctas * warps_per_cta_;
     next_index_ = static_cast<uint32_t>(warps) * kPerThread;
     lane_agents_.assign(warps * kLanes, 0);
+    handed_agents_ = nullptr;
     fenceable_.clear();
     tmem_agents_.clear();
     mma_agents_.clear();
@@ -86,6 +87,7 @@ uint32_t Checker::lane_agent(uint32_t warp, uint32_t lane) {
     if (index == 0) {
         index = next_index_;
         next_index_ += kPerThread;
+        handed_agents_ = nullptr;
         fenceable_.push_back(index);
     }
     return index;
@@ -383,7 +385,7 @@ void Checker::synchronise(Exec& x, uint32_t mask, const uint64_t* at, MemorySpac
                     }
                     uint32_t time;
                     const uint32_t index = chain_for(g, &time);
-                    imports_.push_back({index, time, h.clock_unit, h.clock});
+                    imports_.push_back({index, time, h.clock_unit, h.clock, h.agents});
                     if (wide) seen[d].raise(index, time);
                     else VectorClock::raise(seen[d].narrow, index, time);
                 }
@@ -402,13 +404,17 @@ void Checker::synchronise(Exec& x, uint32_t mask, const uint64_t* at, MemorySpac
         if (!write) return;
         std::vector<GlobalShadow::Handed> what;
         const auto hand = [&](const VectorClock& clock, Scope scope) {
+            const auto add = [&](Scope of, uint32_t unit, std::shared_ptr<const VectorClock> known,
+                                 std::shared_ptr<const LaneAgents> agents) {
+                what.push_back({unit_, warp, g.lanes & mask, of, unit, std::move(known), std::move(agents)});
+            };
             for (const Import& i : imports_) {
-                if (VectorClock::at(clock.loose, i.index) >= i.clock)
-                    what.push_back({unit_, warp, g.lanes & mask, scope, i.unit, i.known});
+                if (VectorClock::at(clock.loose, i.index) >= i.clock) add(scope, i.unit, i.known, i.agents);
                 else if (VectorClock::at(clock.narrow, i.index) >= i.clock)
-                    what.push_back({unit_, warp, g.lanes & mask, Scope::kNone, i.unit, i.known});
+                    add(Scope::kNone, i.unit, i.known, i.agents);
             }
-            what.push_back({unit_, warp, g.lanes & mask, scope, unit_, std::make_shared<const VectorClock>(clock)});
+            if (!handed_agents_) handed_agents_ = std::make_shared<const LaneAgents>(lane_agents_);
+            add(scope, unit_, std::make_shared<const VectorClock>(clock), handed_agents_);
         };
         for (size_t fence = 0; fence < g.released.size(); ++fence)
             if (g.released[fence]) hand(*g.released[fence], std::min(static_cast<Scope>(fence), strength.scope));
@@ -450,6 +456,11 @@ void Checker::hand_over(uint64_t key, uint32_t warp, uint32_t lanes, const std::
             auto joined = std::make_shared<VectorClock>(*have.clock);
             joined->join(*h.clock);
             have.clock = std::move(joined);
+            if (have.agents != h.agents) {   // of one cluster at two times: the later has those of the earlier
+                auto agents = std::make_shared<LaneAgents>(*have.agents);
+                VectorClock::join(*agents, *h.agents);
+                have.agents = std::move(agents);
+            }
             have.lanes |= h.lanes;
             placed = true;
             break;

@@ -147,6 +147,7 @@ class Checker {
     struct Import {
         uint32_t index, clock, unit;
         std::shared_ptr<const VectorClock> known;
+        std::shared_ptr<const LaneAgents> agents;   // of that cluster
     };
     enum class Order : uint8_t {
         kOrdered,
@@ -185,9 +186,13 @@ class Checker {
     void acquire_fenced(uint32_t warp, uint32_t mask, const VectorClock& from);
     void merge(uint32_t warp, uint32_t mask);
     bool thread_known(const std::vector<uint32_t>& clock, uint32_t warp, uint32_t lanes, uint32_t time,
-                      uint32_t which) const;
+                      uint32_t which) const {
+        return thread_known(clock, lane_agents_, warp, lanes, time, which);
+    }
+    static bool thread_known(const std::vector<uint32_t>& clock, const LaneAgents& agents, uint32_t warp,
+                             uint32_t lanes, uint32_t time, uint32_t which);
     Order order(const Record& r, const Record& a, uint32_t overlap, const Group& group, bool tmem) const;
-    Order foreign_order(const Record& r, const Group& group) const;
+    Order foreign_order(const Record& r, uint32_t overlap, const Group& group) const;
     Scope distance(const Record& r, const Record& a) const;
     bool warpgroup_known(const Record& r, const std::vector<uint32_t>& clock) const;
     void touch(RecordPool& pool, uint32_t& head, Record& a, const Group& group, MemorySpace space, uint64_t address,
@@ -229,7 +234,8 @@ class Checker {
     Cluster* cluster_ = nullptr;
     uint32_t warps_per_cta_ = 1, unit_ = 0, next_index_ = 0, finished_ = 0;   // finished_: CTAs
     std::vector<WarpState> warps_;
-    std::vector<uint32_t> lane_agents_;   // [warp][lane]; 0: none
+    LaneAgents lane_agents_;
+    std::shared_ptr<const LaneAgents> handed_agents_;   // as they are now; null: a copy is due
     std::vector<uint32_t> fenceable_;     // raw indices of warps and lanes
     std::vector<uint32_t> tmem_agents_;
     std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> mma_agents_;   // (warp, lane) -> index, issued

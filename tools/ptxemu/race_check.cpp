@@ -50,34 +50,30 @@ Record Checker::record_of(const Exec& x, uint32_t warp, uint32_t lanes) const {
     return a;
 }
 
-bool Checker::thread_known(const std::vector<uint32_t>& clock, uint32_t warp, uint32_t lanes, uint32_t time,
-                           uint32_t which) const {
+bool Checker::thread_known(const std::vector<uint32_t>& clock, const LaneAgents& agents, uint32_t warp, uint32_t lanes,
+                           uint32_t time, uint32_t which) {
     if (VectorClock::at(clock, warp * kPerThread + which) >= time) return true;
     bool known = lanes != 0;
     each_lane(lanes, [&](uint32_t lane) {
-        const uint32_t agent = lane_agents_[warp * kLanes + lane];
+        const uint32_t agent = agents[warp * kLanes + lane];
         if (agent == 0 || VectorClock::at(clock, agent + which) < time) known = false;
     });
     return known;
 }
 
 // Whether r, of another cluster, was handed to this one through global memory.
-Checker::Order Checker::foreign_order(const Record& r, const Group& group) const {
-    const auto holds = [&](const std::vector<uint32_t>& known) {
-        if (VectorClock::at(known, r.agent) >= r.clock) return true;
-        if (r.kind != AgentKind::kThread) return false;
-        // The other cluster's lanes have agents that are not known here; a lane that released alone counts as its warp.
-        for (size_t n = warps_.size() * kPerThread; n < known.size(); ++n)
-            if (known[n] >= r.clock) return true;
-        return false;
+Checker::Order Checker::foreign_order(const Record& r, uint32_t overlap, const Group& group) const {
+    const auto holds = [&](const Import& i, const std::vector<uint32_t>& known) {
+        if (r.kind != AgentKind::kThread) return VectorClock::at(known, r.agent) >= r.clock;
+        return thread_known(known, *i.agents, r.warp, r.lanes_of(overlap), r.clock, kRaw);
     };
     bool narrow = false;
     for (const Import& i : imports_) {
         if (i.unit != r.unit) continue;
         const bool imported = VectorClock::at(group.clock.loose, i.index) >= i.clock;
-        if (imported && holds(i.known->loose)) return Order::kOrdered;
+        if (imported && holds(i, i.known->loose)) return Order::kOrdered;
         if (imported || VectorClock::at(group.clock.narrow, i.index) >= i.clock)
-            narrow = narrow || holds(i.known->loose) || holds(i.known->narrow);
+            narrow = narrow || holds(i, i.known->loose) || holds(i, i.known->narrow);
     }
     return narrow ? Order::kNarrow : Order::kRace;
 }
@@ -100,7 +96,7 @@ bool Checker::warpgroup_known(const Record& r, const std::vector<uint32_t>& cloc
 
 Checker::Order Checker::order(const Record& r, const Record& a, uint32_t overlap, const Group& group,
                               bool tmem) const {
-    if (r.unit != a.unit) return foreign_order(r, group);
+    if (r.unit != a.unit) return foreign_order(r, overlap, group);
     const auto &loose = group.clock.loose, &strict = group.clock.strict;
     const uint32_t lanes = r.kind == AgentKind::kThread ? r.lanes_of(overlap) : r.lanes;
     // The same lane's: in program order.

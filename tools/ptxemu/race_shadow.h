@@ -45,6 +45,9 @@ struct VectorClock {
     }
 };
 
+// The agents of a cluster's lanes that hand over alone, [warp][lane]; 0: none. Handed over with a clock that counts them.
+using LaneAgents = std::vector<uint32_t>;
+
 // Who may interact with an operation (PTX ISA 8.5), and how far apart two threads are. There is one device, so .sys is
 // .gpu.
 enum class Scope : uint8_t { kNone, kCta, kCluster, kGpu };
@@ -148,6 +151,7 @@ class GlobalShadow {
         Scope scope;                  // the narrowest of its operations
         uint32_t clock_unit;          // cluster that counted the clock
         std::shared_ptr<const VectorClock> clock;
+        std::shared_ptr<const LaneAgents> agents;   // of that cluster
     };
     std::mutex handed_mutex;
     std::unordered_map<uint64_t, std::vector<Handed>> handed;
