@@ -25,7 +25,7 @@ HELD = {
 }
 
 # write_sorted(), write_row() and merge() meet, and sort_ascending() meets again before it reads: between the two it
-# stores the padding alone, elsewhere.
+# stores the padding alone, behind what they stored.
 SORTED = "sort_ascending() meets as well before it reads what was stored"
 
 CLUSTER = {
@@ -79,7 +79,7 @@ TOPK = {
                 for score in ("fp32", "bf16")},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "1"},
     "mutants": STREAMED,
-    "equivalent": {},
+    "equivalent": {("a CTA barrier is missing", 17): SORTED},
 }
 TOPK_SM80 = {
     "program": "catch",
@@ -94,7 +94,7 @@ TOPK_SM80 = {
         Kind("an arrival orders its CTA only", r"atom\.acq_rel\.gpu\.global\.add\.u32",
              "atom.acq_rel.cta.global.add.u32", {"race-global", "scope-too-narrow"}),
     ],
-    "equivalent": {},
+    "equivalent": {("a CTA barrier is missing", 17): SORTED},
 }
 
 MERGE = {
@@ -107,6 +107,7 @@ MERGE = {
              ANY, [0, 1], every=False),
     ],
     "equivalent": {
+        ("a CTA barrier is missing", 8): SORTED,
         ("the warp does not meet", 0): "redux.sync behind it meets by itself, and nothing is handed over",
     },
 }

@@ -45,7 +45,7 @@ struct VectorClock {
     }
 };
 
-// The agents of a cluster's lanes that hand over alone, [warp][lane]; 0: none. Handed over with a clock that counts them.
+// The agents of a cluster's lanes that hand over alone, [warp][lane]; 0: none. They go with a clock that counts them.
 using LaneAgents = std::vector<uint32_t>;
 
 // Who may interact with an operation (PTX ISA 8.5), and how far apart two threads are. There is one device, so .sys is
