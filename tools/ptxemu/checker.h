@@ -39,6 +39,8 @@ class Checker {
     // One instruction, `bytes` a lane. same: lanes that store what is there already.
     void data(Exec& x, uint32_t mask, const uint64_t* at, uint32_t bytes, MemorySpace space, bool write,
               Strength strength, uint32_t same = 0);
+    // Whole tensor maps, 128 bytes a lane, weakly.
+    void map_accessed(Exec& x, uint32_t mask, const uint64_t* maps, MemorySpace space, bool write);
     // One access of all these lanes together.
     void data_of(Exec& x, uint32_t lanes, uint32_t shared_address, uint32_t bytes, bool write,
                  uint16_t tag = 0);

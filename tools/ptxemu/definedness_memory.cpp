@@ -270,6 +270,37 @@ void store_bulk(Definedness& d, Exec& x, const Insn& in, const ShadowInfo& info,
     }
 }
 
+// The map is defined, or the instruction faults. cp_fenceproxy copies it as bytes.
+void tensormap_replace(Definedness& d, Exec& x, const Insn& in, const ShadowInfo& info, uint32_t mask) {
+    decide(d, x, in, info, mask);
+    constexpr uint8_t kDefined[kMaxElements] = {};
+    for (int l = 0; l < kLanes; ++l) {
+        if (!(mask >> l & 1)) continue;
+        const uint64_t address = lane_address(x, in, 0, l);
+        for (uint32_t offset = 0; offset < 128; offset += kMaxElements) {
+            const Bytes at = in.flags & kAlternate ? locate_shared(d, x, l, address + offset, kMaxElements)
+                                                   : locate(d, x, Where::kGeneric, l, address + offset, kMaxElements);
+            write(at, kMaxElements, kDefined);
+        }
+    }
+}
+void tensormap_copy(Definedness& d, Exec& x, const Insn& in, const ShadowInfo& info, uint32_t mask) {
+    decide(d, x, in, info, mask);
+    for (int l = 0; l < kLanes; ++l) {
+        if (!(mask >> l & 1)) continue;
+        const uint64_t to = listed_address(x, in.list, l), from = listed_address(x, in.list + 4, l);
+        for (uint32_t offset = 0; offset < 128; offset += kMaxElements) {
+            uint8_t bits[kMaxElements];
+            if (read(locate_shared(d, x, l, from + offset, kMaxElements), kMaxElements, bits)) {
+                d.report(x, l, "undefined-store", "an undefined byte of a tensor map is stored to global memory at " +
+                                                      hex(to + offset));
+                std::memset(bits, 0, sizeof bits);
+            }
+            write(locate(d, x, Where::kGlobal, l, to + offset, kMaxElements), kMaxElements, bits);
+        }
+    }
+}
+
 // Arguments of a call: registers or the thread's parameter area.
 void call(Definedness& d, Exec& x, const Insn& in, const ShadowInfo&, uint32_t mask) {
     if (in.handler != exec_call && in.handler != exec_call_if && in.handler != exec_copy_arguments &&
@@ -449,6 +480,8 @@ const ShadowRow kRows[] = {
     {"tcgen05.(ld|st).**", tmem_access},
     {"tcgen05.**", decide, true},
     {"(prefetch|prefetchu|applypriority|discard).**", nothing},
+    {"tensormap.replace.**", tensormap_replace, true},
+    {"tensormap.cp_fenceproxy.**", tensormap_copy, true},
 };
 
 }   // namespace

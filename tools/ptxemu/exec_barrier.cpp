@@ -258,8 +258,12 @@ bool exec_mbarrier_wait(Exec& x, const Insn& in, uint32_t mask) {
             check(x, lane, address, "wait on memory that holds no initialised mbarrier object");
         bool complete;
         if (in.aux & 1) {
-            const uint32_t parity = x.at<uint32_t>(in.slot[2])[lane];
-            if (parity > 1) check(x, lane, address, "phase parity " + std::to_string(parity) + " is neither 0 nor 1");
+            // 0 or 1 by the manual. ptxas shifts it left by 31 (SHF before SYNCS.PHASECHK, sm_90 and sm_100), and
+            // Triton passes a predicate extended by its sign.
+            const uint32_t given = x.at<uint32_t>(in.slot[2])[lane], parity = given & 1;
+            if (given > 1 && x.device->check)
+                warn(x, "mbarrier-misuse", "the phase parity is " + std::to_string(given) +
+                                               ", neither 0 nor 1; the hardware takes its lowest bit");
             complete = mbarrier_test_parity(word, parity);
             if (!complete) waits_phase = parity;
         } else {

@@ -31,6 +31,14 @@ std::shared_ptr<TensorMapArgs> tensor_map_at(Exec& x, int lane, uint64_t address
         fault(RunStatus::kIllegalInstruction, lane,
               "the 128 bytes at the tensor map's address are not a map made by cuTensorMapEncodeTiled");
     }
+    if (x.checker && address >> kWindowShift == 0) [[unlikely]] {
+        uint64_t at[kLanes] = {};
+        at[lane] = address;
+        x.checker->map_accessed(x, 1u << lane, at, MemorySpace::kGlobal, false);
+    }
+    std::string why;
+    if (map->replaced != 0 && !tensor_map_check(*map, &why, x.device->compute_capability))
+        fault(RunStatus::kIllegalInstruction, lane, "the tensor map, as tensormap.replace has left it, is wrong: " + why);
     return map;
 }
 

@@ -33,7 +33,6 @@ const Row kRows[] = {
     {"cp.async.bulk.global.shared::cta.bulk_group.[L2::cache_hint].cp_mask", "*", nullptr, nullptr,
      refuse<"cp_mask is">},
     {"multimem.**", "*", nullptr, nullptr, refuse<"multimem is">},
-    {"tensormap.replace.**", "*", nullptr, nullptr, refuse<"tensormap.replace is">},
     {"mma.sp.**", "*", nullptr, nullptr, refuse<"a sparse matrix operand is">},
     {"mma.sp::ordered_metadata.**", "*", nullptr, nullptr, refuse<"a sparse matrix operand is">},
     {"wgmma.mma_async.sp.**", "*", nullptr, nullptr, refuse<"a sparse matrix operand is">},

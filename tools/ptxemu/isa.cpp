@@ -108,7 +108,7 @@ std::vector<std::span<const Row>> files() {
     all.push_back(rows_float_base());
 #endif
     for (const auto file : {rows_half(), rows_convert(), rows_memory(), rows_barrier(), rows_bulk(), rows_tcgen05(),
-                            rows_mma(), rows_refused()})   // refused: last, what nothing else takes
+                            rows_mma(), rows_tensormap(), rows_refused()})   // refused: last, what nothing else takes
         all.push_back(file);
     return all;
 }

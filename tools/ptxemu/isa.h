@@ -156,6 +156,7 @@ std::span<const Row> rows_barrier();
 std::span<const Row> rows_bulk();
 std::span<const Row> rows_tcgen05();
 std::span<const Row> rows_mma();
+std::span<const Row> rows_tensormap();
 std::span<const Row> rows_refused();
 
 // Handlers that decode() itself places.

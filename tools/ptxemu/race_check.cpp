@@ -336,6 +336,14 @@ void Checker::data(Exec& x, uint32_t mask, const uint64_t* at, uint32_t bytes, M
     if (strong) synchronise(x, mask, at, space, write, strength);
 }
 
+void Checker::map_accessed(Exec& x, uint32_t mask, const uint64_t* maps, MemorySpace space, bool write) {
+    for (uint32_t offset = 0; offset < 128; offset += kCellBytes) {
+        uint64_t at[kLanes] = {};
+        each_lane(mask, [&](uint32_t lane) { at[lane] = maps[lane] + offset; });
+        data(x, mask, at, kCellBytes, space, write, {});
+    }
+}
+
 void Checker::data_of(Exec& x, uint32_t lanes, uint32_t shared_address, uint32_t bytes, bool write,
                       uint16_t tag) {
     Record a = record_of(x, warp_of(x), lanes);

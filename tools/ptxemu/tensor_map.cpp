@@ -178,7 +178,8 @@ void tensor_map_encode(const TensorMapArgs& args, void* out128) {
     }
     for (uint32_t stride : args.element_strides) *at++ = static_cast<uint8_t>(stride);
     for (uint32_t small :
-         {args.data_type, args.rank, args.interleave, args.swizzle, args.l2_promotion, args.oob_fill}) {
+         {args.data_type, args.rank, args.interleave, args.swizzle, args.l2_promotion, args.oob_fill, args.replaced,
+          args.swizzle_atomicity}) {
         *at++ = static_cast<uint8_t>(small);
     }
     const uint64_t checksum = fnv1a(bytes, kChecksumOffset);
@@ -207,11 +208,65 @@ bool tensor_map_decode(const void* in128, TensorMapArgs* args) {
     }
     for (uint32_t& stride : out.element_strides) stride = *at++;
     for (uint32_t* small :
-         {&out.data_type, &out.rank, &out.interleave, &out.swizzle, &out.l2_promotion, &out.oob_fill}) {
+         {&out.data_type, &out.rank, &out.interleave, &out.swizzle, &out.l2_promotion, &out.oob_fill, &out.replaced,
+          &out.swizzle_atomicity}) {
         *small = *at++;
     }
     *args = out;
     return true;
+}
+
+bool tensor_map_replace(void* map128, TensorMapField field, uint32_t ordinal, uint64_t value, std::string* why) {
+    static constexpr uint8_t kZeros[kMapBytes] = {};
+    TensorMapArgs map;
+    if (std::memcmp(map128, kZeros, kMapBytes) == 0) {
+        map.rank = 1;
+    } else if (!tensor_map_decode(map128, &map)) {
+        *why = "the 128 bytes are neither a tensor map nor zeros";
+        return false;
+    }
+    map.replaced = 1;
+    const auto number = [&](const char* name, uint32_t end, uint32_t* to) {
+        if (value >= end) return refuse(why, name, value, "the values are 0.." + std::to_string(end - 1));
+        *to = static_cast<uint32_t>(value);
+        return true;
+    };
+    bool fits = true;
+    uint32_t n = 0;
+    switch (field) {
+        case TensorMapField::kAddress: map.address = value; break;
+        case TensorMapField::kRank:
+            fits = number("rank", 5, &n);
+            map.rank = n + 1;
+            break;
+        // 16 bits of a box and 8 of an element stride are kept; what is larger is wrong all the same.
+        case TensorMapField::kBoxDim: map.box[ordinal] = static_cast<uint32_t>(value < 0xffff ? value : 0xffff); break;
+        case TensorMapField::kGlobalDim: map.dims[ordinal] = value; break;
+        case TensorMapField::kGlobalStride: map.strides[ordinal] = value; break;
+        case TensorMapField::kElementStride:
+            map.element_strides[ordinal] = static_cast<uint32_t>(value < 0xff ? value : 0xff);
+            break;
+        case TensorMapField::kElementType: {
+            // f32.ftz, f64, bf16 have other numbers here than in CUtensorMapDataType.
+            static constexpr uint32_t kTypes[] = {0, 1, 2, 3, 4, 5, 6, 7, 10, 8, 9, 11, 12, 13, 14, 15};
+            fits = number("elemtype", 16, &n);
+            if (fits) map.data_type = kTypes[n];
+            break;
+        }
+        case TensorMapField::kInterleave: fits = number("interleave_layout", 3, &map.interleave); break;
+        case TensorMapField::kSwizzleMode:
+            fits = number("swizzle_mode", kSwizzle128 + 1, &n);
+            if (map.swizzle > kSwizzle128) map.swizzle_atomicity = map.swizzle - kSwizzle128;
+            map.swizzle = n == kSwizzle128 ? kSwizzle128 + map.swizzle_atomicity : n;
+            break;
+        case TensorMapField::kSwizzleAtomicity:
+            fits = number("swizzle_atomicity", 4, &map.swizzle_atomicity);
+            if (map.swizzle >= kSwizzle128) map.swizzle = kSwizzle128 + map.swizzle_atomicity;
+            break;
+        case TensorMapField::kFillMode: fits = number("fill_mode", 2, &map.oob_fill); break;
+    }
+    if (fits) tensor_map_encode(map, map128);
+    return fits;
 }
 
 }  // namespace ptxemu

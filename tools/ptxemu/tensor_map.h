@@ -16,6 +16,8 @@ struct TensorMapArgs {
     uint32_t box[5] = {};
     uint32_t element_strides[5] = {};
     uint32_t interleave = 0, swizzle = 0, l2_promotion = 0, oob_fill = 0;
+    // tensormap.replace has changed it, so that tensor_map_check() is due when it is used.
+    uint32_t replaced = 0, swizzle_atomicity = 0;   // the latter while the swizzle is none of 128 bytes
 };
 int tensor_data_type_bits(uint32_t data_type);    // 0 if unknown
 int tensor_data_type_bytes(uint32_t data_type);   // 0 if unknown or a packed 4-bit or 6-bit type
@@ -27,5 +29,22 @@ bool tensor_map_check(const TensorMapArgs& args, std::string* why, int compute_c
 // (magic and checksum), for example an uninitialised or a real driver's one.
 void tensor_map_encode(const TensorMapArgs& args, void* out128);
 bool tensor_map_decode(const void* in128, TensorMapArgs* args);
+
+// Fields in the order of PTX ISA 9.7.9.28.
+enum class TensorMapField : uint32_t {
+    kAddress,
+    kRank,
+    kBoxDim,   // this and the next three have an ordinal, a dimension
+    kGlobalDim,
+    kGlobalStride,
+    kElementStride,
+    kElementType,   // this and the next four take the numbers of table 33
+    kInterleave,
+    kSwizzleMode,
+    kSwizzleAtomicity,
+    kFillMode
+};
+// Replaces one field of the map in these 128 bytes, which may be zeros, the beginning of a new one. False: *why.
+bool tensor_map_replace(void* map128, TensorMapField field, uint32_t ordinal, uint64_t value, std::string* why);
 
 }  // namespace ptxemu
