@@ -64,7 +64,7 @@ lidx_status lidx_get_kernel_info(lidx_context* ctx, int32_t index, lidx_kernel_i
                  "index = " + std::to_string(index) + ": must be 0 .. " + std::to_string(lidx_kernel_count() - 1));
         const lidx::KernelRow& row = lidx::kernel_rows()[static_cast<size_t>(index)];
         info->symbol = row.symbol;
-        info->architectures = row.architectures;
+        info->architectures = lidx::embedded_fatbin(row.source).architectures;
         info->arithmetic = row.arithmetic;
         info->heads = row.heads;
         info->depth = row.depth;

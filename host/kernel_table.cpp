@@ -22,7 +22,6 @@ namespace {
     KernelRow{                                                                                   \
         .symbol = #symbol_,                                                                      \
         .source = "sm100_score",                                                                 \
-        .architectures = "sm_100f",                                                              \
         .arithmetic = LIDX_ARITHMETIC_SM100,                                                     \
         .capability_min = 100,                                                                   \
         .capability_max = 109,                                                                   \
@@ -55,7 +54,6 @@ namespace {
     KernelRow{                                                                                                       \
         .symbol = #symbol_,                                                                                          \
         .source = #source_,                                                                                          \
-        .architectures = "sm_90a",                                                                                   \
         .arithmetic = arithmetic_,                                                                                   \
         .capability_min = 90,                                                                                        \
         .capability_max = 90,                                                                                        \
@@ -104,7 +102,6 @@ namespace {
     KernelRow{                                                                                                       \
         .symbol = #symbol_,                                                                                          \
         .source = "sm90_decode",                                                                                     \
-        .architectures = "sm_90a",                                                                                   \
         .arithmetic = LIDX_ARITHMETIC_SM90,                                                                          \
         .capability_min = 90,                                                                                        \
         .capability_max = 90,                                                                                        \
@@ -133,7 +130,6 @@ namespace {
     KernelRow{                                                     \
         .symbol = #symbol_,                                        \
         .source = "generic_score",                                 \
-        .architectures = "sm_80,sm_90,sm_100,sm_120",              \
         .arithmetic = LIDX_ARITHMETIC_FP32,                        \
         .capability_min = 80,                                      \
         .capability_max = INT_MAX,                                 \
@@ -158,14 +154,9 @@ namespace {
         .shared_bytes_static = generic_score::kStaticSharedBytes,  \
         .tmem_columns = 0,                                         \
     },
-constexpr KernelRow kRows[] = {LIDX_SM100_SCORE_VARIANTS(LIDX_SM100_SCORE_ROW)
-                                   LIDX_SM90_FAST_VARIANTS(LIDX_SM90_FAST_ROW)
-                                   LIDX_SM90_WIDE_VARIANTS(LIDX_SM90_WIDE_ROW)
-                                       LIDX_SM90_WIDE_PLAIN_VARIANTS(LIDX_SM90_WIDE_PLAIN_ROW)
-                                       LIDX_SM90_DECODE_VARIANTS(LIDX_SM90_DECODE_ROW)
-                                       LIDX_SM90_SCORE_VARIANTS(LIDX_SM90_SCORE_ROW)
-                                       LIDX_SM90_PLAIN_VARIANTS(LIDX_SM90_PLAIN_ROW)
-                                       LIDX_GENERIC_SCORE_VARIANTS(LIDX_GENERIC_SCORE_ROW)};
+#define LIDX_ROWS(family) LIDX_##family##_VARIANTS(LIDX_##family##_ROW)
+constexpr KernelRow kRows[] = {LIDX_SCORERS(LIDX_ROWS)};
+#undef LIDX_ROWS
 #undef LIDX_SM100_SCORE_ROW
 #undef LIDX_SM90_FAST_ROW
 #undef LIDX_SM90_WIDE_ROW
@@ -177,7 +168,6 @@ constexpr KernelRow kRows[] = {LIDX_SM100_SCORE_VARIANTS(LIDX_SM100_SCORE_ROW)
 #undef LIDX_SM90_ROW
 #undef LIDX_SM90_DECODE_ROW
 #undef LIDX_GENERIC_SCORE_ROW
-static_assert(sizeof(kRows) == kKernelCount * sizeof(KernelRow), "kernel_table.h counts the same rows");
 
 }  // namespace
 

@@ -34,7 +34,6 @@ enum Feature : uint32_t {
 struct KernelRow {
     const char* symbol;
     const char* source;         // stem of kernel/*.cu, and the name of its fatbin
-    const char* architectures;  // of its cubins
     lidx_arithmetic arithmetic;
     int capability_min;  // major * 10 + minor, inclusive
     int capability_max;
@@ -61,13 +60,9 @@ struct KernelRow {
 };
 
 #define LIDX_COUNT_ROW(...) +1
-inline constexpr size_t kKernelCount =
-    0 LIDX_SM100_SCORE_VARIANTS(LIDX_COUNT_ROW) LIDX_SM90_FAST_VARIANTS(LIDX_COUNT_ROW)
-        LIDX_SM90_WIDE_VARIANTS(LIDX_COUNT_ROW) LIDX_SM90_WIDE_PLAIN_VARIANTS(LIDX_COUNT_ROW)
-        LIDX_SM90_DECODE_VARIANTS(LIDX_COUNT_ROW)
-        LIDX_SM90_SCORE_VARIANTS(LIDX_COUNT_ROW)
-        LIDX_SM90_PLAIN_VARIANTS(LIDX_COUNT_ROW)
-        LIDX_GENERIC_SCORE_VARIANTS(LIDX_COUNT_ROW);
+#define LIDX_COUNT_ROWS(family) LIDX_##family##_VARIANTS(LIDX_COUNT_ROW)
+inline constexpr size_t kKernelCount = 0 LIDX_SCORERS(LIDX_COUNT_ROWS);
+#undef LIDX_COUNT_ROWS
 #undef LIDX_COUNT_ROW
 std::span<const KernelRow, kKernelCount> kernel_rows();  // in order of preference
 

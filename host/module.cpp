@@ -5,29 +5,13 @@
 #include <string>
 
 #include "host/status.h"
-
-// The kernel source files. kernel/meson.build makes an object of each one's fatbin.
-#define LIDX_SOURCES(X) \
-    X(sm100_score)      \
-    X(sm90_fast)        \
-    X(sm90_wide)        \
-    X(sm90_decode)      \
-    X(sm90_score)       \
-    X(generic_score)    \
-    X(cache_store)      \
-    X(cache_gather)     \
-    X(cache_query)      \
-    X(topk)             \
-    X(topk_sm80)        \
-    X(topk_held)        \
-    X(topk_spread)      \
-    X(topk_merge)
+#include "kernel/kernel_sources.h"
 
 extern "C" {
-#define LIDX_FATBIN(source)                                                                  \
+#define LIDX_FATBIN(source, architectures)                                                   \
     extern const unsigned char lidx_fatbin_##source[] __attribute__((visibility("hidden"))); \
     extern const unsigned char lidx_fatbin_##source##_end[] __attribute__((visibility("hidden")));
-LIDX_SOURCES(LIDX_FATBIN)
+LIDX_KERNEL_SOURCES(LIDX_FATBIN)
 #undef LIDX_FATBIN
 }
 
@@ -63,10 +47,11 @@ void check_header(const Fatbin& fatbin) {
 }  // namespace
 
 Fatbin embedded_fatbin(const char* source) {
-#define LIDX_FATBIN(name)                \
-    if (std::strcmp(source, #name) == 0) \
-        return {#name, lidx_fatbin_##name, static_cast<size_t>(lidx_fatbin_##name##_end - lidx_fatbin_##name)};
-    LIDX_SOURCES(LIDX_FATBIN)
+#define LIDX_FATBIN(name, architectures)                                                                           \
+    if (std::strcmp(source, #name) == 0)                                                                           \
+        return {#name, lidx_fatbin_##name, static_cast<size_t>(lidx_fatbin_##name##_end - lidx_fatbin_##name),     \
+                architectures};
+    LIDX_KERNEL_SOURCES(LIDX_FATBIN)
 #undef LIDX_FATBIN
     fail(LIDX_ERR_INTERNAL, std::string("no fatbin is embedded for ") + source);
 }

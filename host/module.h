@@ -16,6 +16,7 @@ struct Fatbin {
     const char* source;  // stem of kernel/*.cu
     const void* bytes;
     size_t size_bytes;
+    const char* architectures = "";  // of its cubins, comma separated
 };
 
 // The fatbin of a kernel source file that the library carries. Throws LIDX_ERR_INTERNAL for an unknown stem.

@@ -1,8 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// THE variant table: one X-macro per kernel source file, one row per kernel symbol, in order of preference.
+// THE variant table: one X-macro per family of kernels, one row per kernel symbol, in order of preference.
 // The kernel source instantiates the rows, the loader and `lidx info` list them, the tests walk them.
 // A new kernel is one source file, one row here (and its file in kernel/meson.build) and one check.
 #pragma once
+
+// X(NAME): the families that score, in order of preference: LIDX_<NAME>_VARIANTS below are a family's rows. What a row
+// means to the host is LIDX_<NAME>_ROW in host/kernel_table.cpp.
+#define LIDX_SCORERS(X) \
+    X(SM100_SCORE)      \
+    X(SM90_FAST)        \
+    X(SM90_WIDE)        \
+    X(SM90_WIDE_PLAIN)  \
+    X(SM90_DECODE)      \
+    X(SM90_SCORE)       \
+    X(SM90_PLAIN)       \
+    X(GENERIC_SCORE)
 
 // X(symbol, heads, depth, tokens): query tokens per tile; columns of the tile = tokens * heads: 128, and fewer where a
 // request has few tokens. depth 128: 64, too (a run-time value).

@@ -224,15 +224,29 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(stages["build"]["reason"], "configure did not pass")
 
     def test_missing_tools(self):
-        for name in ("nvidia-smi", "ncu", "compute-sanitizer"):
+        for name in ("ncu", "compute-sanitizer"):
             os.remove(os.path.join(self.fakes, name))
         code, lines, report, stages = self.run_script()
-        self.assertEqual((code, lines[-1]), (0, "gpu-check: 6 stages passed, 0 failed"))
-        self.assertEqual(report["missing_tool"], ["clocks", "profile", *SANITIZED])
+        self.assertEqual((code, lines[-1]), (0, "gpu-check: 7 stages passed, 0 failed"))
+        self.assertEqual(report["missing_tool"], ["profile", *SANITIZED])
         self.assertEqual(stages["initcheck_topk"]["status"], "missing tool")
         self.assertEqual(stages["profile"]["reason"], "ncu was not found")
-        self.assertIsNone(stages["tests"]["gpu_before"])
-        self.assertIsNone(report["machine"]["gpu"])
+
+    def test_without_a_gpu_nothing_is_built(self):
+        smi = os.path.join(self.fakes, "nvidia-smi")
+        for text, reason in (("echo no devices were found; exit 6", "nvidia-smi -L: no devices were found"),
+                             ("exit 9", "nvidia-smi -L: exit code 9"), (None, "nvidia-smi was not found")):
+            if text is None:
+                os.remove(smi)
+            else:
+                with open(smi, "w", encoding="utf-8") as file:
+                    file.write("#!/bin/sh\n" + text + "\n")
+            done = subprocess.run(self.command(), env=self.environment({}), capture_output=True, text=True, timeout=60)
+            if "libcuda" not in done.stderr:
+                self.skipTest("this machine's driver has a device")
+            self.assertEqual((done.returncode, done.stdout), (3, ""))
+            self.assertRegex(done.stderr, r"\Agpu-check: no NVIDIA GPU \(.*" + reason + r"; libcuda.*\n\Z")
+            self.assertFalse(os.path.exists(os.path.join(self.folder, "build")))
 
     def test_no_right_to_counters(self):
         _, _, report, _ = self.run_script("--quick", FAKE_NCU="echo '==ERROR== ERR_NVGPUCTRPERM'; exit 1")

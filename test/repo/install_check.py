@@ -3,6 +3,7 @@
 COMMAND_WANTED FILE... -- MESON..., FILE being names of kernel files that must be there."""
 import glob
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -61,6 +62,19 @@ class Install(unittest.TestCase):
         output = self.program(*flags[:-1], self.find("liblidx.a"), *flags[-1:], "-lstdc++")
         done = subprocess.run([output], text=True, capture_output=True)
         self.assertEqual((done.returncode, done.stdout), (0, "0.1.0\n"))
+
+    def test_a_rival_of_the_bench_compiles(self):
+        if COMMAND_WANTED != "true":
+            self.skipTest("built without the command")
+        self.assertTrue(self.find("rival.h").endswith("/include/lidx/rival.h"))
+        with open(os.path.join(SOURCE_ROOT, "docs", "performance.md"), encoding="utf-8") as file:
+            block = re.search(r"```c\n(#include <lidx/rival.h>.*?)```", file.read(), re.S).group(1)
+        mine = "void *my_plan(const void *); int my_launches(void *, void *); void my_free(void *);\n"
+        source, output = os.path.join(self.folder, "mine.c"), os.path.join(self.folder, "libmine.so")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write("#include <stddef.h>\n" + mine + block)
+        subprocess.run(["cc", "-Wall", "-Werror", "-shared", "-fPIC", source, "-o", output, *self.flags("--cflags")],
+                       check=True)
 
     def test_installed_command_finds_its_emulator(self):
         if COMMAND_WANTED != "true":

@@ -8,7 +8,7 @@ import sys
 import unittest
 
 ROOT = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "..", "..")
-CODE = (".c", ".cpp", ".h", ".cuh", ".cu", ".inc")
+CODE = (".c", ".cpp", ".h", ".cuh", ".cu", ".inc", ".h.in")   # the build makes x.h of x.h.in
 SCRIPTS = (".py", ".sh")
 
 # Who may include whom; the first folder that a path begins with decides. Everyone may include from its own folder.
@@ -65,8 +65,9 @@ def includes(text):
 def resolve(path, name, files):
     """The file of the tree that an include means: next to the includer, from the root, or the only one so named."""
     for candidate in (os.path.normpath(os.path.join(os.path.dirname(path), name)), os.path.normpath(name)):
-        if candidate in files:
-            return candidate
+        for name_in_tree in (candidate, candidate + ".in"):
+            if name_in_tree in files:
+                return name_in_tree
     ends = [f for f in files if f.endswith("/" + name)]
     return ends[0] if len(ends) == 1 else None
 

@@ -750,6 +750,144 @@ class Index(Command):
         self.assertFalse(os.path.exists(out))
 
 
+class VerifyIndices(Command):
+    """Files of `lidx index` and `lidx topk` pass; every way to spoil one is told, and where."""
+
+    def setUp(self):
+        super().setUp()
+        self.case = self.gen("case", "--ragged", "--batch", 3, "--tokens", 4, "--keys", 200, "--heads", 32, "--causal",
+                             "--page", 16)
+
+    def index(self, name, *arguments):
+        self.ok("index", "--in", self.case, "--out", self.path(name), "--k", 12, "--device", DEVICE, *arguments)
+        return self.path(name)
+
+    def verify(self, code, message, *arguments):
+        done = run("verify", *arguments)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.assertIn(message, done.stdout)
+        return done.stdout
+
+    def test_every_output_passes(self):
+        scores = self.score(self.case)
+        for number, arguments in enumerate((
+                [], ["--sorted", "score"], ["--output", "physical"], ["--output", "relative", "--sorted", "score"],
+                ["--output", "ragged", "--first", 3, "--last", 2, "--sorted", "score"],
+                ["--score-type", "bf16", "--sorted", "score"], ["--fast", "--sorted", "none"])):
+            with self.subTest(arguments):
+                indices = self.index(f"{number}.npy", *arguments)
+                self.verify(0, "rows of 12 indices; bound of", "--in", self.case, "--indices", indices)
+                self.verify(0, "verified: sets, order", "--in", self.case, "--indices", indices, "--scores", scores)
+
+    def test_kinds_of_sight_and_none_at_all(self):
+        for name, arguments in (("w", ["--window", 9]), ("l", ["--row-lengths", "--rows", "request-ids"]),
+                                ("short", ["--ratio", 12]), ("none", ["--tokens", 0])):
+            case = self.gen(name, "--batch", 2, "--keys", 90, "--heads", 32, *arguments)
+            self.ok("index", "--in", case, "--out", self.path("i.npy"), "--k", 12, "--device", DEVICE)
+            self.verify(0, "verified", "--in", case, "--indices", self.path("i.npy"))
+
+    def spoiled(self, indices, change):
+        shape, values = read_npy(indices)
+        rows = [list(values[row * 12:row * 12 + 12]) for row in range(shape[0])]
+        change(rows)
+        path = self.path("spoiled.npy")
+        write_npy(path, shape, array.array("i", sum(rows, [])))
+        shutil.copy(indices + ".json", path + ".json")
+        return path
+
+    def test_spoiled_files(self):
+        indices, scores = self.index("i.npy"), self.score(self.case)
+        shape, values = read_npy(scores)
+        begin, end = self.seen_by(self.case)[0]
+        self.assertGreater(end - begin, 30)
+        row = read_npy(indices)[1][:12]
+        worst = min(range(begin, end), key=lambda key: values[key])
+        best = max(row, key=lambda key: values[key])
+
+        def swap_best_for_worst(rows):
+            rows[0] = sorted(worst if key == best else key for key in rows[0])
+
+        def put(entry, value):
+            def change(rows):
+                rows[0][entry] = value
+            return change
+
+        def swap(rows):
+            rows[0][3], rows[0][4] = rows[0][4], rows[0][3]
+        for change, message in ((swap_best_for_worst, f"key {best} ("), (swap, "not by position"),
+                                (put(1, row[0]), "a second time"), (put(11, -1), "names no key"),
+                                (put(11, end), "names no key"), (put(0, -2 ** 31), "names no key")):
+            path = self.spoiled(indices, change)
+            for others in ([], ["--scores", scores]):
+                said = self.verify(1, "VERIFICATION FAILED", "--in", self.case, "--indices", path, *others)
+                self.assertIn("1 rows are wrong; the first: row 0 (request 0, token 0): ", said)
+                self.assertIn(message, said)
+        self.verify(0, "verified", "--in", self.case, "--indices", self.spoiled(indices, swap), "--sorted", "none")
+        by_score = self.index("s.npy", "--sorted", "score")
+        self.verify(1, "not by score", "--in", self.case, "--indices", self.spoiled(by_score, swap))
+        self.verify(1, "(forced)", "--in", self.case, "--indices", indices, "--first", 5, "--sorted", "none")
+
+    def test_unused_entries(self):
+        case = self.gen("short", "--tokens", 1, "--keys", 9, "--heads", 32)
+        write_npy(self.path("i.npy"), [1, 12], array.array("i", [*range(9), -1, -1, -1]))
+        common = ("--in", case, "--indices", self.path("i.npy"), "--arithmetic", "fp32")
+        self.verify(0, "verified", *common)
+        for entries, message in (([*range(9), -1, -1, 0], "entry 11 is 0, expected -1: the row sees 9 keys"),
+                                 ([*range(8), -1, -1, -1, 8], "entry 8 is -1, which names no key")):
+            write_npy(self.path("i.npy"), [1, 12], array.array("i", entries))
+            self.verify(1, message, *common)
+
+    def test_ties_on_the_lattice(self):
+        case = self.gen("exact", "--lattice", "--tokens", 2, "--keys", 60, "--heads", 8)
+        self.ok("index", "--in", case, "--out", self.path("i.npy"), "--k", 12, "--sorted", "score", "--device", DEVICE)
+        self.verify(0, "the order of the reference's scores", "--in", case, "--indices", self.path("i.npy"), "--exact")
+        self.refused(2, "exact lattice (lidx gen --lattice)", "verify", "--in", self.case, "--indices",
+                     self.index("j.npy"), "--exact")
+
+    def test_against_scores_alone(self):
+        values = [1.0, 3.0, 3.0, math.nan, -0.0, 0.0, -math.inf, math.inf] * 2
+        write_npy(self.path("s.npy"), (2, 8), array.array("f", values))
+        write_npy(self.path("lengths.npy"), (2,), array.array("i", [8, 3]))
+        lengths = ("--lengths", self.path("lengths.npy"))
+        self.ok("topk", "--scores", self.path("s.npy"), "--out", self.path("i.npy"), "--k", 4, "--sorted", "score",
+                "--device", DEVICE, *lengths)
+        common = ("--scores", self.path("s.npy"), "--indices", self.path("i.npy"))
+        self.verify(0, "verified: sets, order", *common, *lengths)
+        self.verify(1, "row 1: entry 3 is -1", *common)
+        for rows, message in (([7, 2, 1, 0], "key 2 (3), stands"), ([7, 1, 2, 4], "key 0 (1) is left out"),
+                              ([7, 1, 2, 0], None)):
+            write_npy(self.path("i.npy"), (2, 4), array.array("i", rows + [1, 2, 0, -1]))
+            if message:
+                self.assertIn(message.split(",")[0], self.verify(1, "row 0", *common, *lengths))
+            else:
+                self.verify(0, "verified", *common, *lengths)
+        write_npy(self.path("i.npy"), (2, 5), array.array("i", [7, 1, 2, 0, 5] + [1, 2, 0, -1, -1]))   # 4 comes first
+        self.verify(1, "key 4 (-0) is left out, key 5 (0) is chosen", *common, *lengths)
+
+    def test_bad_input(self):
+        indices, scores = self.index("i.npy"), self.score(self.case)
+        case = ("--in", self.case)
+        self.refused(2, "nothing to verify", "verify", *case)
+        self.refused(2, "both --scores and --indices are needed", "verify", "--indices", indices)
+        self.refused(2, "--exact needs --in", "verify", "--indices", indices, "--scores", scores, "--exact")
+        self.refused(2, "need --indices", "verify", *case, "--scores", scores, "--sorted", "none")
+        self.refused(2, "says what each row sees", "verify", *case, "--indices", indices, "--lengths", indices)
+        self.refused(2, "--offsets: only --output ragged", "verify", *case, "--indices", indices, "--offsets", indices)
+        self.refused(2, "needs --in: without a case", "verify", "--scores", scores, "--indices", indices, "--output",
+                     "physical")
+        self.refused(2, "is not a whole number", "verify", *case, "--indices", indices, "--first", "x")
+        write_npy(self.path("k0.npy"), [len(self.seen_by(self.case)), 0], array.array("i", []))
+        self.refused(2, "k = 0, expected 1 or more", "verify", *case, "--indices", self.path("k0.npy"))
+        for text, message in (("[]", "not an object"), ('{"sorted": 3}', 'sorted: "3", expected one of'),
+                              ('{"first": -1}', "first: -1, expected a whole number"),
+                              ('{"output": "physical", "first": 1e9}', "first: 1000000000.0, expected")):
+            with open(indices + ".json", "w", encoding="utf-8") as file:
+                file.write(text)
+            self.refused(2, message, "verify", *case, "--indices", indices, "--arithmetic", "fp32")
+        os.remove(indices + ".json")
+        self.refused(2, "pass --arithmetic", "verify", *case, "--indices", indices)
+
+
 class BadInput(Command):
     """Each row damages one file of a good case; score and verify must refuse it with exit code 2 and a message."""
 
@@ -912,6 +1050,26 @@ class BadInput(Command):
                      "--device", DEVICE)
         self.refused(2, "no such directory", "score", "--in", self.case, "--out", self.path("no/where.npy"),
                      "--device", DEVICE)
+        # What is known beforehand is said beforehand: no device is looked for.
+        scores, read_only = self.path("given.npy"), self.path("read_only")
+        write_npy(scores, [1, 4], array.array("f", [1, 2, 3, 4]))
+        os.mkdir(read_only, 0o555)
+        commands = {"--out": (["score", "--in", self.case], ["index", "--in", self.case], ["topk", "--scores", scores],
+                              ["heatmap", "--in", self.case, "--scores", scores]),
+                    "--codes": (["quantize", "--in", scores, "--scales", self.path("f.npy")],),
+                    "--json": (["index", "--in", self.case, "--out", self.path("s.npy")], ["bench"]),
+                    "--counts-out": (["topk", "--scores", scores, "--out", self.path("s.npy")],)}
+        for option, rows in commands.items():
+            for arguments in rows:
+                where = [] if arguments[0] == "heatmap" else ["--device", "cuda"]
+                for path, message in ((self.path("no", "where"), f"{option}: no such directory: {self.path('no')}"),
+                                      (read_only, f"{option}: {read_only} is a directory"),
+                                      (os.path.join(read_only, "x"), f"{option}: {read_only} cannot be written")):
+                    if "cannot" in message and os.geteuid() == 0:
+                        continue   # root may
+                    self.refused(2, message, *arguments, option, path, *where,
+                                 env={"LIDX_DRIVER": "/nonexistent/libcuda.so.1"})
+        self.assertFalse(os.path.exists(self.path("s.npy")))
         if DEVICE == "emu":
             self.refused(2, "/dev/full", "score", "--in", self.case, "--out", self.path("s.npy"), "--device", "emu",
                          "--stats", "/dev/full")

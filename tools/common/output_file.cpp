@@ -111,7 +111,27 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
     return std::filesystem::weakly_canonical(a, error) == std::filesystem::weakly_canonical(b, error);
 }
 
-void require_apart(const std::vector<Output>& outputs, const std::vector<std::filesystem::path>& inputs) {
+namespace {
+
+// Why nothing can be written there; empty if nothing is known against it.
+std::string obstacle(const std::filesystem::path& path) {
+    const auto refused = [](const std::filesystem::path& what) -> std::string {
+        if (::faccessat(AT_FDCWD, what.c_str(), W_OK, AT_EACCESS) == 0) return "";
+        return what.string() + " cannot be written: " + std::strerror(errno);
+    };
+    std::error_code error;
+    if (std::filesystem::is_directory(path, error)) return path.string() + " is a directory";
+    if (std::filesystem::exists(path, error)) return refused(path);
+    if (error) return path.string() + ": " + error.message();
+    if (std::filesystem::is_symlink(path, error)) return "";   // to nothing: its target is made
+    const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+    if (!std::filesystem::is_directory(folder, error)) return "no such directory: " + folder.string();
+    return refused(folder);
+}
+
+}  // namespace
+
+void require_outputs(const std::vector<Output>& outputs, const std::vector<std::filesystem::path>& inputs) {
     for (size_t i = 0; i < outputs.size(); ++i) {
         const std::string& option = outputs[i].option;
         const std::filesystem::path& path = outputs[i].path;
@@ -121,6 +141,8 @@ void require_apart(const std::vector<Output>& outputs, const std::vector<std::fi
         for (size_t other = 0; other < i; ++other)
             if (same_file(path, outputs[other].path))
                 bad_input(option + ": " + path.string() + " is also written for " + outputs[other].option);
+        const std::string why = obstacle(path);
+        if (!why.empty()) bad_input(option + ": " + why);
     }
 }
 

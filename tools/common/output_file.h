@@ -44,8 +44,9 @@ struct Output {
     std::string option;   // named in the message
     std::filesystem::path path;
 };
-// Throws Failure(kBadInputCode) if a path is empty, or names an input or another output: writing it would destroy what
-// was just read or written.
-void require_apart(const std::vector<Output>& outputs, const std::vector<std::filesystem::path>& inputs);
+// What can be known of outputs before any work is done for them. Throws Failure(kBadInputCode) if a path is empty,
+// names an input or another output (writing it would destroy what was just read or written), is a folder, or cannot be
+// written: a missing folder, a lack of permission. Writes and opens nothing.
+void require_outputs(const std::vector<Output>& outputs, const std::vector<std::filesystem::path>& inputs);
 
 }  // namespace tool

@@ -258,7 +258,7 @@ int run_bench(const BenchOptions& options) {
         if (!path.empty()) outputs.push_back({option, path});
     std::vector<std::filesystem::path> libraries(options.rivals.begin(), options.rivals.end());
     if (!options.cublaslt.empty()) libraries.push_back(options.cublaslt);
-    require_apart(outputs, {}, libraries);
+    require_outputs(outputs, {}, libraries);
     Reports reports;
     reports.open(options.json, json_report);
     reports.open(options.csv, csv_report);

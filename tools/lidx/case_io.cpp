@@ -119,13 +119,13 @@ constexpr const char* kCaseFiles[] = {"case.json",       "q.npy",         "q_sca
 
 }  // namespace
 
-void require_apart(const std::vector<Output>& outputs, const std::filesystem::path& case_dir,
-                   const std::vector<std::filesystem::path>& inputs) {
+void require_outputs(const std::vector<Output>& outputs, const std::filesystem::path& case_dir,
+                     const std::vector<std::filesystem::path>& inputs) {
     for (const Output& output : outputs)
         for (const char* name : kCaseFiles)
             if (!output.path.empty() && !case_dir.empty() && tool::same_file(output.path, case_dir / name))
                 bad_input(output.option + ": " + output.path.string() + " is a file of the case");
-    tool::require_apart(outputs, inputs);
+    tool::require_outputs(outputs, inputs);
 }
 
 namespace {

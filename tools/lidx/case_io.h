@@ -100,9 +100,8 @@ Case read_case(const std::filesystem::path& dir);
 void write_case(const std::filesystem::path& dir, const Case& c, const nlohmann::ordered_json& origin);
 
 using tool::Output;
-// Throws Failure(kBadInput) if a path is empty, names a file of the case (case_dir empty: there is none), another input
-// or another output: writing it would destroy what was just read or written.
-void require_apart(const std::vector<Output>& outputs, const std::filesystem::path& case_dir,
-                   const std::vector<std::filesystem::path>& inputs = {});
+// tool::require_outputs(), and no output may be a file of the case (case_dir empty: there is none).
+void require_outputs(const std::vector<Output>& outputs, const std::filesystem::path& case_dir,
+                     const std::vector<std::filesystem::path>& inputs = {});
 
 }  // namespace lidx::command

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,40 +38,48 @@ struct ScoreOptions {
 };
 int run_score(const ScoreOptions& options);
 
+// How keys are chosen from scores: lidx topk and lidx index.
+struct ChoiceOptions {
+    int32_t k = 2048;
+    std::string sorted = "position";
+    int32_t forced_first = 0, forced_last = 0;   // keys
+};
+
 struct VerifyOptions {
-    std::filesystem::path in;
-    std::filesystem::path scores;
+    std::filesystem::path in, scores, indices;   // empty: not given
+    std::filesystem::path lengths;               // of rows; empty: they are as long as the file's
     bool exact = false;
     std::string arithmetic;   // empty: as the sidecar says
+    // How the indices came about; what is not given is as their sidecar says, else as lidx topk and index have it.
+    std::optional<std::string> output, sorted, score_type;
+    std::optional<int32_t> forced_first, forced_last;
+    std::filesystem::path offsets;
 };
 int run_verify(const VerifyOptions& options);
 
-struct TopkOptions {
+struct TopkOptions : ChoiceOptions {
     std::filesystem::path scores;
     std::filesystem::path out;
-    int32_t k = 2048;
     std::filesystem::path lengths;   // empty: rows are as long as the file's
-    std::string sorted = "position";
-    int32_t forced_first = 0, forced_last = 0;
     std::filesystem::path scores_out, counts_out;
     std::string device = "auto";
+    std::filesystem::path json;   // empty: OUT.json
 };
 int run_topk(const TopkOptions& options);
 
-struct IndexOptions {
+struct IndexOptions : ChoiceOptions {
     std::filesystem::path in;
     std::filesystem::path out;
-    int32_t k = 2048;
     std::string output = "local";
     std::filesystem::path offsets;   // empty: with "ragged" those of the gathered keys
-    std::string sorted = "position";
-    int32_t forced_first = 0, forced_last = 0;
     std::string score_type = "fp32";
     std::filesystem::path scores_out, counts_out;
     uint64_t budget_bytes = 0;   // 0: all rows in one window
     std::string device = "auto";
-    std::filesystem::path json, stats;
+    std::filesystem::path json;   // empty: OUT.json
+    std::filesystem::path stats;
     std::string kernel;   // empty: the best one
+    bool fast = false;    // LIDX_FLAG_FAST
 };
 int run_index(const IndexOptions& options);
 

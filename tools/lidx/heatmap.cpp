@@ -148,7 +148,7 @@ constexpr int kPlotWidth = 1024, kMaxPlotHeight = 768, kMaxRowPixels = 48, kMinP
 }  // namespace
 
 int run_heatmap(const HeatmapOptions& options) {
-    require_apart({{"--out", options.out}}, options.in, {options.scores, sidecar_path(options.scores)});
+    require_outputs({{"--out", options.out}}, options.in, {options.scores, sidecar_path(options.scores)});
     const Case c = read_case(options.in);
     const int64_t longest = c.longest();
     const Npy<float> scores = read_npy<float>(options.scores, {c.rows, longest});

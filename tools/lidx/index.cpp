@@ -4,16 +4,15 @@
 
 #include <cinttypes>
 #include <cstdio>
-#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "case_device.h"
 #include "case_io.h"
+#include "chosen.h"
 #include "commands.h"
 #include "failure.h"
-#include "json_file.h"
 #include "machine.h"
 #include "npy.h"
 #include "output_file.h"
@@ -22,28 +21,12 @@ namespace lidx::command {
 
 namespace {
 
-// The first key of each row's request where the keys of all requests lie one behind the other, as lidx_gather_enqueue()
-// leaves them.
-std::vector<int32_t> gathered_offsets(const Case& c) {
-    std::vector<int32_t> offsets;
-    int64_t first = 0;
-    for (int32_t request = 0; request < c.batch; ++request) {
-        if (first > std::numeric_limits<int32_t>::max())
-            bad_input("--output ragged: the keys of request " + std::to_string(request) + " begin at "
-                      + std::to_string(first) + ", which is more than 32 bits hold");
-        const size_t rows = static_cast<size_t>(c.cu_seqlens_q[static_cast<size_t>(request) + 1]
-                                                - c.cu_seqlens_q[static_cast<size_t>(request)]);
-        offsets.insert(offsets.end(), rows, static_cast<int32_t>(first));
-        first += c.length(request);
-    }
-    return offsets;
-}
-
 lidx_index_desc describe_index(const Case& c, const IndexOptions& options) {
     lidx_index_desc desc;
     lidx_index_desc_init(&desc);
     desc.score = describe(c, options.kernel);
     desc.score.score_stride = 0;
+    if (options.fast) desc.score.flags |= LIDX_FLAG_FAST;
     desc.score.score_type = options.score_type == "bf16" ? LIDX_BF16 : LIDX_FP32;
     desc.k = options.k;
     desc.forced_first = options.forced_first;
@@ -57,77 +40,57 @@ lidx_index_desc describe_index(const Case& c, const IndexOptions& options) {
     return desc;
 }
 
-struct Chosen {
-    std::vector<int32_t> indices;   // [rows, k]
-    std::vector<float> scores;      // [rows, k]
-    std::vector<int32_t> counts;    // [rows]
-};
-
 Chosen choose(const Machine& machine, const Case& c, const lidx_index_desc& desc, const lidx_index_plan* plan,
               const lidx_index_plan_info& info, const std::vector<int32_t>& offsets) {
-    const auto rows = static_cast<size_t>(c.rows), cells = rows * static_cast<size_t>(desc.k);
     const CaseBuffers inputs(machine, c);
     const DeviceBuffer d_offsets(machine, offsets);
-    DeviceBuffer d_indices(machine, cells * sizeof(int32_t)), d_scores(machine, cells * sizeof(float));
-    DeviceBuffer d_counts(machine, rows * sizeof(int32_t)), workspace(machine, info.workspace_bytes);
+    const ChosenBuffers chosen(machine, c.rows, desc.k);
+    DeviceBuffer workspace(machine, info.workspace_bytes);
     workspace.fill32(0, info.zero_bytes / 4);
 
     lidx_index_args args;
     lidx_index_args_init(&args);
     inputs.set(args);
     args.offsets = offsets.empty() ? nullptr : d_offsets.as<int32_t>();
-    args.indices = d_indices.as<int32_t>();
-    args.top_scores = d_scores.as<float>();
-    args.counts = d_counts.as<int32_t>();
+    chosen.set(args);
     args.workspace = info.workspace_bytes > 0 ? workspace.as() : nullptr;
     args.workspace_bytes = info.workspace_bytes;
     machine.check(lidx_index_enqueue(machine.context(), plan, &args, nullptr));
     wait_for(machine, workspace, info.zero_bytes > 0 && (desc.score.flags & LIDX_FLAG_CHECK) != 0);
 
-    Chosen chosen{std::vector<int32_t>(cells), std::vector<float>(cells), std::vector<int32_t>(rows)};
-    d_indices.download(chosen.indices.data(), cells * sizeof(int32_t));
-    d_scores.download(chosen.scores.data(), cells * sizeof(float));
-    d_counts.download(chosen.counts.data(), rows * sizeof(int32_t));
-    return chosen;
+    return chosen.download();
 }
 
-void write_summary(const IndexOptions& options, const Case& c, const lidx_index_plan_info& info,
-                   const CaseMachine& chosen) {
+nlohmann::ordered_json summary_of(const IndexOptions& options, const Case& c, const lidx_index_plan_info& info,
+                                  const CaseMachine& chosen) {
     nlohmann::ordered_json json;
     json["kernel"] = info.symbol;
     json["arithmetic"] = arithmetic_name(info.arithmetic);
     json["rows"] = c.rows;
     json["longest"] = c.longest();
-    json["k"] = options.k;
+    describe(options, json);
     json["output"] = options.output;
-    json["sorted"] = options.sorted;
     json["score_type"] = options.score_type;
     json["window_rows"] = info.window_rows;
     json["windows"] = info.windows;
     json["slices"] = info.slices;
     json["workspace_bytes"] = info.workspace_bytes;
     chosen.describe(json);
-    OutputFile file(options.json);
-    file.write(json_text(json) + "\n");
-    file.close();
+    return json;
 }
 
 }  // namespace
 
 int run_index(const IndexOptions& options) {
-    std::vector<Output> outputs = {{"--out", options.out}};
-    for (const auto& [option, path] : {Output{"--scores-out", options.scores_out}, {"--counts-out", options.counts_out},
-                                       {"--json", options.json}, {"--stats", options.stats}})
-        if (!path.empty()) outputs.push_back({option, path});
+    const ChosenFiles files{options.out, options.scores_out, options.counts_out, options.json};
+    std::vector<Output> outputs = files.outputs();
+    if (!options.stats.empty()) outputs.push_back({"--stats", options.stats});
     std::vector<std::filesystem::path> inputs;
     if (!options.offsets.empty()) inputs.push_back(options.offsets);
-    require_apart(outputs, options.in, inputs);
+    require_outputs(outputs, options.in, inputs);
     const Case c = read_case(options.in);
     if (const auto bad_id = bad_page_id(c)) bad_input((options.in / *bad_id).string());
-    if (c.rows > std::numeric_limits<int32_t>::max() / options.k)
-        bad_input((options.in / "q.npy").string() + ": " + std::to_string(c.rows) + " rows with --k "
-                  + std::to_string(options.k) + ": at most "
-                  + std::to_string(std::numeric_limits<int32_t>::max() / options.k));
+    require_cells(options.in / "q.npy", c.rows, options.k);
     if (options.output == "physical" && c.contiguous())
         bad_input("--output physical: the case is contiguous, it has no block table");
     if (!options.offsets.empty() && options.output != "ragged")
@@ -148,10 +111,7 @@ int run_index(const IndexOptions& options) {
     machine.machine->check(lidx_get_index_plan_info(plan.get(), &info));
     const Chosen chosen = choose(*machine.machine, c, desc, plan.get(), info, offsets);
 
-    write_npy<int32_t>(options.out, {c.rows, options.k}, chosen.indices);
-    if (!options.scores_out.empty()) write_npy<float>(options.scores_out, {c.rows, options.k}, chosen.scores);
-    if (!options.counts_out.empty()) write_npy<int32_t>(options.counts_out, {c.rows}, chosen.counts);
-    if (!options.json.empty()) write_summary(options, c, info, machine);
+    files.write(c.rows, options.k, chosen, summary_of(options, c, info, machine));
     std::printf("%s: %d of up to %" PRId64 " keys for each of %" PRId64 " rows by %s in %d window%s, %s\n",
                 options.out.c_str(), options.k, c.longest(), c.rows, info.symbol, info.windows,
                 info.windows == 1 ? "" : "s", machine.name().c_str());

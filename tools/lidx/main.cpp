@@ -3,10 +3,12 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <string>
+#include <tuple>
 
 #include <lidx.h>
 
@@ -33,6 +35,7 @@ constexpr const char* kExamples =
     "  lidx verify --in case --scores scores.npy            every cell against the reference\n"
     "  lidx heatmap --in case --scores scores.npy --out scores.png\n"
     "  lidx index --in case --out indices.npy --k 2048      each row's best keys, without writing scores\n"
+    "  lidx verify --in case --indices indices.npy          against the reference, too\n"
     "\n"
     "  lidx gen --out exact --lattice --ragged --batch 4 --tokens 5 --keys 1000 --heads 32 --page 16\n"
     "  lidx score --in exact --out exact.npy --device emu --stats counts.json\n"
@@ -131,26 +134,27 @@ void add_score(CLI::App& app, std::function<int()>& chosen) {
     command->callback([o, &chosen] { chosen = [o] { return run_score(*o); }; });
 }
 
-void add_verify(CLI::App& app, std::function<int()>& chosen) {
-    auto* command = app.add_subcommand("verify", "Compare every score with a double-precision reference");
-    const auto o = std::make_shared<VerifyOptions>();
-    command->add_option("--in", o->in, "Directory of the case")->required()->type_name("DIR");
-    command->add_option("--scores", o->scores, "Scores of that case (lidx score)")->required()->type_name("FILE");
-    command->add_flag("--exact", o->exact, "Demand the reference's bits; for cases made with --lattice");
-    command->add_option("--arithmetic", o->arithmetic, "Whose error bound to use; default: what FILE.json names")
-        ->check(CLI::IsMember({"sm_100", "sm_90", "sm_90_fast", "fp32"}));
-    command->footer(
-        "Prints the worst cell, its error bound, and the median and largest ratio of error to bound. The bound\n"
-        "is derived from the arithmetic, not fitted: a ratio above 1 is a wrong score. Exit code 1 if any cell is.\n"
-        "\n"
-        "Example\n"
-        "  lidx verify --in case --scores scores.npy");
-    command->callback([o, &chosen] { chosen = [o] { return run_verify(*o); }; });
+// What a key is called, and the offsets that "ragged" adds.
+template <class Output>
+void add_names(CLI::App* command, Output& output, std::filesystem::path& offsets, const std::string& absent) {
+    auto* option = command->add_option("--output", output,
+                                       "What a key is called. local: counted from its request's first key;\n"
+                                       "relative: from the first key that the row sees;\n"
+                                       "physical: its slot in the pool, page * page size + slot;\n"
+                                       "ragged: local, plus an offset for each row" + absent);
+    option->check(CLI::IsMember({"local", "relative", "physical", "ragged"}));
+    if (absent.empty()) option->capture_default_str();
+    command
+        ->add_option("--offsets", offsets,
+                     "int32 [rows]: what --output ragged adds; default: where the request's keys begin\n"
+                     "if those of all requests lie one behind the other")
+        ->type_name("FILE");
 }
 
 // Options that topk and index share.
 template <class Options>
 void add_choice(CLI::App* command, Options& o) {
+    command->add_option("--k", o.k, "Keys to choose")->transform(whole(1, lidx::topk::kMaxK))->capture_default_str();
     command
         ->add_option("--sorted", o.sorted,
                      "position: ascending; score: best first, equal scores by position; none: in the order that\n"
@@ -169,6 +173,9 @@ void add_choice(CLI::App* command, Options& o) {
         ->type_name("FILE");
     command->add_option("--counts-out", o.counts_out, "Numbers of chosen keys to write: int32 [rows]")
         ->type_name("FILE");
+    command
+        ->add_option("--json", o.json, "Where to write as JSON what ran and how, for lidx verify; default: OUT.json")
+        ->type_name("FILE");
 }
 
 void add_topk(CLI::App& app, std::function<int()>& chosen) {
@@ -180,7 +187,6 @@ void add_topk(CLI::App& app, std::function<int()>& chosen) {
     command->add_option("--out", o->out, "Indices to write: int32 [rows, k], -1 in unused entries")
         ->required()
         ->type_name("FILE");
-    command->add_option("--k", o->k, "Keys to choose")->transform(whole(1, lidx::topk::kMaxK))->capture_default_str();
     command->add_option("--lengths", o->lengths, "int32 [rows]: keys that each row sees; default: all")
         ->type_name("FILE");
     add_choice(command, *o);
@@ -202,20 +208,7 @@ void add_index(CLI::App& app, std::function<int()>& chosen) {
     command->add_option("--out", o->out, "Indices to write: int32 [rows, k], -1 in unused entries")
         ->required()
         ->type_name("FILE");
-    command->add_option("--k", o->k, "Keys to choose")->transform(whole(1, lidx::topk::kMaxK))->capture_default_str();
-    command
-        ->add_option("--output", o->output,
-                     "What a key is called. local: counted from its request's first key;\n"
-                     "relative: from the first key that the row sees;\n"
-                     "physical: its slot in the pool, page * page size + slot;\n"
-                     "ragged: local, plus an offset for each row")
-        ->check(CLI::IsMember({"local", "relative", "physical", "ragged"}))
-        ->capture_default_str();
-    command
-        ->add_option("--offsets", o->offsets,
-                     "int32 [rows]: what --output ragged adds; default: where the request's keys begin\n"
-                     "if those of all requests lie one behind the other")
-        ->type_name("FILE");
+    add_names(command, o->output, o->offsets, "");
     add_choice(command, *o);
     command->add_option("--score-type", o->score_type, "What scores are rounded to before keys are chosen")
         ->check(CLI::IsMember({"fp32", "bf16"}))
@@ -228,12 +221,13 @@ void add_index(CLI::App& app, std::function<int()>& chosen) {
     command->add_option("--device", o->device, "auto: a CUDA GPU that has a kernel for the case, else the emulator")
         ->check(CLI::IsMember({"auto", "cuda", "emu"}))
         ->capture_default_str();
-    command->add_option("--json", o->json, "Write what ran and how as JSON: kernel, windows, workspace, device")
-        ->type_name("FILE");
     command->add_option("--stats", o->stats, "Write executed instructions per opcode as JSON (emulator only)")
         ->type_name("FILE");
     command->add_option("--kernel", o->kernel, "Debug: force the scoring kernel of this name (lidx info lists them)")
         ->type_name("SYMBOL");
+    command->add_flag("--fast", o->fast,
+                      "The fast mode (LIDX_FLAG_FAST) where the device has one for the case, else as without it;\n"
+                      "FILE.json says which");
     command->footer(
         "Exact: the keys that a sort of the scores gives. Of equal scores the smaller positions win, NaN ranks below\n"
         "-inf, -0 equals +0. Neither --budget-bytes nor the device's size shows in the result.\n"
@@ -241,8 +235,51 @@ void add_index(CLI::App& app, std::function<int()>& chosen) {
         "Examples\n"
         "  lidx index --in case --out indices.npy\n"
         "  lidx index --in case --out slots.npy --k 512 --output physical --sorted score --scores-out best.npy\n"
-        "  lidx index --in prefill --out indices.npy --budget-bytes 536870912 --json summary.json");
+        "  lidx index --in prefill --out indices.npy --budget-bytes 536870912 --json summary.json\n"
+        "  lidx index --in case --out indices.npy --fast && lidx verify --in case --indices indices.npy");
     command->callback([o, &chosen] { chosen = [o] { return run_index(*o); }; });
+}
+
+void add_verify(CLI::App& app, std::function<int()>& chosen) {
+    auto* command = app.add_subcommand("verify", "Compare scores, or chosen keys, with a double-precision reference");
+    const auto o = std::make_shared<VerifyOptions>();
+    command->add_option("--in", o->in, "Directory of the case; without it --indices are held against --scores alone")
+        ->type_name("DIR");
+    command->add_option("--scores", o->scores, "Scores of that case (lidx score), or what lidx topk chose from")
+        ->type_name("FILE");
+    command->add_option("--indices", o->indices, "Chosen keys (lidx index, lidx topk, or your own): int32 [rows, k]")
+        ->type_name("FILE");
+    command->add_flag("--exact", o->exact, "Demand the reference's bits, or its keys; for cases made with --lattice");
+    command->add_option("--arithmetic", o->arithmetic, "Whose error bound to use; default: what FILE.json names")
+        ->check(CLI::IsMember({"sm_100", "sm_90", "sm_90_fast", "fp32"}));
+    const std::string absent = "; default: what FILE.json says, else ";
+    add_names(command, o->output, o->offsets, absent + "local");
+    command->add_option("--sorted", o->sorted, "Order of the indices: position, score or none" + absent + "position")
+        ->check(CLI::IsMember({"none", "position", "score"}));
+    command->add_option("--score-type", o->score_type, "What scores were rounded to before" + absent + "fp32")
+        ->check(CLI::IsMember({"fp32", "bf16"}));
+    for (const auto& [name, value, where] : {std::tuple{"--first", &o->forced_first, "beginning"},
+                                             std::tuple{"--last", &o->forced_last, "end"}})
+        command
+            ->add_option(name, *value, "Keys at the " + std::string(where) + " that had to be chosen" + absent + "0")
+            ->transform(whole(0, lidx::topk::kMaxK));
+    command->add_option("--lengths", o->lengths, "int32 [rows], without --in: keys that each row sees; default: all")
+        ->type_name("FILE");
+    command->footer(
+        "Scores: prints the worst cell, its error bound, and the median and largest ratio of error to bound. The\n"
+        "bound is derived from the arithmetic, not fitted: a ratio above 1 is a wrong score.\n"
+        "Indices: a row must hold keys that it sees, none twice, none left out that certainly comes before one that\n"
+        "was chosen, in the order of --sorted, and -1 in the entries that are left. Beside --scores, keys come in\n"
+        "the order of these scores, ties by position; of a case alone, where scores within their bounds leave no\n"
+        "doubt.\n"
+        "Exit code 1 if anything is wrong.\n"
+        "\n"
+        "Examples\n"
+        "  lidx verify --in case --scores scores.npy\n"
+        "  lidx verify --in case --indices indices.npy                       of lidx index\n"
+        "  lidx verify --scores scores.npy --indices indices.npy             of lidx topk\n"
+        "  lidx verify --in case --indices mine.npy --arithmetic sm_90 --sorted none --output physical");
+    command->callback([o, &chosen] { chosen = [o] { return run_verify(*o); }; });
 }
 
 void add_info(CLI::App& app, std::function<int()>& chosen) {
@@ -315,7 +352,7 @@ void add_bench(CLI::App& app, std::function<int()>& chosen) {
     command->add_option("--kernel", o->kernels, "Kernels to time side by side; default: the best of each workload")
         ->type_name("SYMBOL");
     command->add_flag("--fast", o->fast, "The fast mode (LIDX_FLAG_FAST), too, where the device has one");
-    command->add_option("--rival", o->rivals, "Shared library to time beside them (tools/lidx/rival.h); repeatable")
+    command->add_option("--rival", o->rivals, "Shared library to time beside them (lidx/rival.h); repeatable")
         ->type_name("LIB.so");
     command->add_option("--cublaslt", o->cublaslt, "The library of the FP8 product; default: libcublasLt.so.13, .12")
         ->type_name("FILE");

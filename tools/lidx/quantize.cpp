@@ -70,7 +70,7 @@ Quantized quantize(const Machine& machine, const std::vector<uint8_t>& data, int
 }  // namespace
 
 int run_quantize(const QuantizeOptions& options) {
-    require_apart({{"--codes", options.codes}, {"--scales", options.scales}}, {}, {options.in});
+    require_outputs({{"--codes", options.codes}, {"--scales", options.scales}}, {}, {options.in});
     const RawNpy input = read_raw_npy(options.in);
     const int32_t type = float_type_of(input.descr, options.in.string());
     if (input.shape.empty() || (input.shape.back() != 64 && input.shape.back() != 128))

@@ -54,13 +54,11 @@ std::vector<float> run_kernel(const Machine& machine, const Case& c, const lidx_
 int run_score(const ScoreOptions& options) {
     std::vector<Output> outputs = {{"--out", options.out}, {"--out's .json", sidecar_path(options.out)}};
     if (!options.stats.empty()) outputs.push_back({"--stats", options.stats});
-    require_apart(outputs, options.in);
+    require_outputs(outputs, options.in);
     const Case c = read_case(options.in);
     if (const auto bad_id = bad_page_id(c)) bad_input((options.in / *bad_id).string());
     lidx_score_desc desc = describe(c, options.kernel);
     if (options.fast) desc.flags |= LIDX_FLAG_FAST;
-    const auto folder = std::filesystem::absolute(options.out).parent_path();
-    if (!std::filesystem::is_directory(folder)) bad_input("--out: no such directory: " + folder.string());
     const CaseMachine chosen = choose_machine(options.device, options.stats, desc);
     const Machine& machine = *chosen.machine;
 
@@ -81,7 +79,7 @@ int run_score(const ScoreOptions& options) {
     sidecar["grid"] = {info.grid[0], info.grid[1], info.grid[2]};
     sidecar["shared_bytes"] = info.shared_bytes;
     chosen.describe(sidecar);
-    write_scores(options.out, c.rows, c.longest(), scores, sidecar);
+    write_with_sidecar<float>(options.out, {c.rows, c.longest()}, scores, sidecar_path(options.out), sidecar);
 
     std::printf("%s: %lld rows x %lld keys by %s (%s arithmetic) on %s\n", options.out.c_str(),
                 static_cast<long long>(c.rows), static_cast<long long>(c.longest()), info.symbol,

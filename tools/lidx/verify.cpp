@@ -1,76 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // lidx verify: every cell of a score file against the oracle, within the bound of the arithmetic that computed it, or
-// bit by bit.
+// bit by bit. Indices are verified by verify_indices.cpp.
 #include <algorithm>
 #include <bit>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <limits>
-#include <stdexcept>
-#include <string_view>
 
 #include "case_io.h"
+#include "case_oracle.h"
 #include "commands.h"
 #include "failure.h"
 #include "npy.h"
 #include "progress.h"
-#include "score_file.h"
 #include "test/ref/error_bound.h"
-#include "test/ref/lattice.h"
-#include "test/ref/oracle.h"
-#include "test/ref/sm90_fast_model.h"
+#include "verify_indices.h"
 
 namespace lidx::command {
 
 namespace {
-
-constexpr ref::Arithmetic kArithmetics[] = {ref::kSm100, ref::kSm90, ref::kSm90Fast, ref::kFp32};
-
-ref::Arithmetic find_arithmetic(const VerifyOptions& options) {
-    std::string name = options.arithmetic;
-    std::string source = "--arithmetic";
-    if (name.empty()) {
-        const auto path = sidecar_path(options.scores);
-        if (!std::filesystem::exists(path) && options.exact)
-            return ref::kSm100;   // any bound would do beside bit equality
-        if (!std::filesystem::exists(path))
-            bad_input(path.string() + ": no sidecar says which arithmetic computed the scores; pass --arithmetic");
-        const nlohmann::json sidecar = read_json(path);
-        source = path.string() + ": arithmetic";
-        if (!sidecar.is_object() || !sidecar.contains("arithmetic") || !sidecar["arithmetic"].is_string())
-            bad_input(source + " is missing; pass --arithmetic");
-        name = sidecar["arithmetic"].get<std::string>();
-    }
-    for (const ref::Arithmetic& arithmetic : kArithmetics)
-        if (name == arithmetic.name) return arithmetic;
-    bad_input(source + ": \"" + name + "\", expected sm_100, sm_90, sm_90_fast or fp32");
-}
-
-void require_lattice(const Case& c) {
-    bool of_row = true;
-    int64_t row = 0, key = 0;
-    int32_t request = 0;
-    try {
-        for (; row < c.rows; ++row) {
-            for (int h = 0; h < c.heads; ++h)
-                ref::assert_lattice_codes(c.q.data() + (row * c.heads + h) * kDepth, kDepth);
-            ref::assert_lattice_weights(c.q_scale.data() + row * c.heads, c.heads);
-        }
-        of_row = false;
-        for (; request < c.batch; ++request)
-            for (key = 0; key < c.length(request); ++key) {
-                const int64_t page = c.page_of(request, key), slot = key % c.page_slots;
-                ref::assert_lattice_codes(c.codes(page, slot), kDepth);
-                ref::assert_lattice_k_scale(c.scale(page, slot));
-            }
-    } catch (const std::logic_error& error) {
-        bad_input("--exact needs a case on the exact lattice (lidx gen --lattice); " +
-                  (of_row ? "q, row " + std::to_string(row)
-                          : "k, request " + std::to_string(request) + ", key " + std::to_string(key)) +
-                  ": " + error.what());
-    }
-}
 
 struct Cell {
     int32_t request = 0;
@@ -130,15 +79,10 @@ Report compare(const Case& c, const std::vector<float>& scores, int64_t longest,
             live += c.keys_of(request, row).end - c.keys_of(request, row).begin;
     report.ratios.reserve(static_cast<size_t>(live));
     Progress progress("verify: cells", live);
-    std::vector<ref::Operand> q(static_cast<size_t>(c.heads));
-    ref::Operand k;
+    CaseOracle oracle(c, arithmetic);
     for (int32_t request = 0; request < c.batch; ++request) {
         for (int64_t row = c.cu_seqlens_q[request]; row < c.cu_seqlens_q[request + 1]; ++row) {
-            for (int h = 0; h < c.heads; ++h) q[h].decode(c.q.data() + (row * c.heads + h) * kDepth, kDepth);
-            const float* q_scale = c.q_scale.data() + row * c.heads;
-            const bool fast = std::string_view(arithmetic.name) == ref::kSm90Fast.name;
-            const ref::FastQuery fast_row =
-                fast ? ref::fast_query(c.q.data() + row * c.heads * kDepth, q_scale, c.heads) : ref::FastQuery{};
+            oracle.take_row(row);
             const ref::SeenKeys seen = c.keys_of(request, row);
             for (int64_t key = 0; key < longest; ++key) {
                 Cell cell;
@@ -152,13 +96,7 @@ Report compare(const Case& c, const std::vector<float>& scores, int64_t longest,
                     if (report.dead_wrong++ == 0) report.dead_worst = cell;
                     continue;
                 }
-                const int64_t page = c.page_of(request, key), slot = key % c.page_slots;
-                k.decode(c.codes(page, slot), kDepth);
-                const float scale = c.scale(page, slot);
-                look_at(cell,
-                        fast ? ref::bounded_fast_score(fast_row, q.data(), q_scale, k, scale)
-                             : ref::bounded_score(q.data(), q_scale, c.heads, k, scale, arithmetic),
-                        exact, report);
+                look_at(cell, oracle.score(request, key), exact, report);
                 if (key % 256 == 255) progress.advance(256);
             }
         }
@@ -196,19 +134,50 @@ void print_report(const Case& c, Report& report, ref::Arithmetic arithmetic, boo
 
 }  // namespace
 
-int run_verify(const VerifyOptions& options) {
-    const Case c = read_case(options.in);
-    if (const auto bad_id = bad_page_id(c)) bad_input((options.in / *bad_id).string());
-    const ref::Arithmetic arithmetic = find_arithmetic(options);
-    const int64_t longest = c.longest();
-    const Npy<float> scores = read_npy<float>(options.scores, {c.rows, longest});
+namespace {
+
+// Exit code. scores: kept for what else is to be checked.
+int verify_scores(const VerifyOptions& options, const Case& c, const std::vector<float>& scores) {
+    const ref::Arithmetic arithmetic = find_arithmetic(options.scores, options.arithmetic, options.exact);
     if (options.exact) require_lattice(c);
-    Report report = compare(c, scores.data, longest, arithmetic, options.exact);
+    Report report = compare(c, scores, c.longest(), arithmetic, options.exact);
     if (options.exact && report.unbounded > 0)
         bad_input("--exact needs a case on the exact lattice: " + std::to_string(report.unbounded)
                   + " cells may overflow fp32");
     print_report(c, report, arithmetic, options.exact);
     return report.wrong == 0 && report.dead_wrong == 0 ? kDone : kVerificationFailed;
+}
+
+void require_sense(const VerifyOptions& o) {
+    if (o.in.empty() && (o.scores.empty() || o.indices.empty()))
+        bad_input("without --in, both --scores and --indices are needed: indices against the scores they are of");
+    if (o.scores.empty() && o.indices.empty()) bad_input("nothing to verify: give --scores, --indices or both");
+    if (o.in.empty() && (o.exact || !o.arithmetic.empty()))
+        bad_input(std::string(o.exact ? "--exact" : "--arithmetic") + " needs --in: it is about scores of a case");
+    if (!o.in.empty() && !o.lengths.empty()) bad_input("--lengths: the case of --in says what each row sees");
+    if (o.in.empty() && o.output.value_or("local") != "local")
+        bad_input("--output " + *o.output + " needs --in: without a case keys are called by their column");
+    const bool of_indices = o.output || o.sorted || o.score_type || o.forced_first || o.forced_last ||
+                            !o.offsets.empty() || !o.lengths.empty();
+    if (of_indices && o.indices.empty())
+        bad_input("--output, --sorted, --score-type, --first, --last, --offsets and --lengths need --indices");
+}
+
+}  // namespace
+
+int run_verify(const VerifyOptions& options) {
+    require_sense(options);
+    if (options.in.empty()) return verify_indices_of_scores(options);
+    const Case c = read_case(options.in);
+    if (const auto bad_id = bad_page_id(c)) bad_input((options.in / *bad_id).string());
+    Npy<float> scores;
+    int code = kDone;
+    if (!options.scores.empty()) {
+        scores = read_npy<float>(options.scores, {c.rows, c.longest()});
+        code = verify_scores(options, c, scores.data);
+    }
+    if (options.indices.empty() || code != kDone) return code;
+    return verify_indices_of_case(options, c, options.scores.empty() ? nullptr : &scores.data);
 }
 
 }  // namespace lidx::command

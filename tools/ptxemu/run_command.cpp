@@ -195,7 +195,7 @@ int run_kernel(const RunOptions& options) {
         inputs.insert(inputs.end(), arguments->inputs().begin(), arguments->inputs().end());
         for (const tool::Output& output : arguments->outputs()) files.push_back(output);
     }
-    tool::require_apart(files, inputs);
+    tool::require_outputs(files, inputs);
 
     DeviceConfig device;
     device.compute_capability = file.compute_capability;

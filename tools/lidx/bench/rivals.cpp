@@ -76,7 +76,7 @@ Rival::Rival(const std::string& path) : path_(path) {
     const auto find = [&](auto& function, const char* symbol) {
         function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, symbol));
         if (function == nullptr)
-            bad_input("--rival " + path + " lacks the symbol " + symbol + " (tools/lidx/rival.h says what it exports)");
+            bad_input("--rival " + path + " lacks the symbol " + symbol + " (lidx/rival.h says what it exports)");
     };
     decltype(&::lidx_rival_name) name = nullptr;
     find(name, "lidx_rival_name");

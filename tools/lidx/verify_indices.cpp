@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verify_indices.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "case_oracle.h"
+#include "chosen.h"
+#include "failure.h"
+#include "json_file.h"
+#include "npy.h"
+#include "progress.h"
+#include "score_file.h"
+#include "test/ref/bf16.h"
+
+namespace lidx::command {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// ---- how the indices came about
+
+struct Selection {
+    std::string output = "local", sorted = "position", score_type = "fp32";
+    int64_t forced_first = 0, forced_last = 0;
+};
+
+void require_one_of(const std::string& value, const std::string& where, const std::vector<std::string>& names) {
+    if (std::find(names.begin(), names.end(), value) != names.end()) return;
+    std::string expected;
+    for (const std::string& name : names) expected += (expected.empty() ? "" : ", ") + name;
+    bad_input(where + ": \"" + value + "\", expected one of " + expected);
+}
+
+Selection read_selection(const VerifyOptions& options) {
+    Selection s;
+    const auto path = sidecar_path(options.indices);
+    nlohmann::json json = nlohmann::json::object();
+    if (std::filesystem::exists(path)) json = read_json(path);
+    if (!json.is_object()) bad_input(path.string() + ": not an object");
+    const auto text = [&](const char* key, const std::optional<std::string>& option, std::string& value,
+                          const std::vector<std::string>& names) {
+        if (option) value = *option;
+        else if (json.contains(key)) value = json[key].is_string() ? json[key].get<std::string>() : json[key].dump();
+        require_one_of(value, option ? std::string("--") + key : path.string() + ": " + key, names);
+    };
+    const auto number = [&](const char* key, const std::optional<int32_t>& option, int64_t& value) {
+        if (option) value = *option;
+        else if (json.contains(key)) {
+            if (!json[key].is_number_integer() || json[key] < 0 || json[key] > std::numeric_limits<int32_t>::max())
+                bad_input(path.string() + ": " + key + ": " + json[key].dump() + ", expected a whole number from 0 on");
+            value = json[key].get<int64_t>();
+        }
+    };
+    text("output", options.output, s.output, {"local", "relative", "physical", "ragged"});
+    text("sorted", options.sorted, s.sorted, {"none", "position", "score"});
+    text("score_type", options.score_type, s.score_type, {"fp32", "bf16"});
+    number("first", options.forced_first, s.forced_first);
+    number("last", options.forced_last, s.forced_last);
+    return s;
+}
+
+// ---- one row
+
+// What a score may be: rank() of the lowest and of the highest. One that is known has low = high.
+struct Span {
+    double low, high;
+};
+
+// Scores as the selection orders them: NaN below -inf, -0 equal to +0.
+double rank(double score) {
+    if (std::isnan(score)) return -kInfinity;
+    return score == -kInfinity ? std::numeric_limits<double>::lowest() : score;
+}
+
+double rounded(double score, bool bf16) {
+    const auto single = static_cast<float>(score);
+    return bf16 ? ref::bf16_value(ref::bf16_round(single)) : single;
+}
+
+Span known(float score, bool bf16) {
+    const double r = rank(rounded(score, bf16));
+    return {r, r};
+}
+
+Span bounded(const ref::BoundedScore& score, bool bf16) {
+    if (std::isinf(score.bound)) return {-kInfinity, kInfinity};
+    if (!std::isfinite(score.value)) return known(static_cast<float>(score.value), bf16);
+    return {rank(rounded(score.value - score.bound, bf16)), rank(rounded(score.value + score.bound, bf16))};
+}
+
+struct RowKeys {
+    int64_t row, begin, end;   // the keys begin .. end - 1 are seen
+    std::vector<Span> spans;   // [end - begin]
+    const Span& span(int64_t key) const { return spans[static_cast<size_t>(key - begin)]; }
+};
+
+class RowCheck {
+  public:
+    // exact: spans are known scores, so that ties are decided by position.
+    RowCheck(const Selection& selection, bool exact, const RowKeys& keys, int64_t k)
+        : selection_(selection),
+          exact_(exact),
+          keys_(keys),
+          count_(std::min(k, keys.end - keys.begin)),
+          first_end_(keys.begin + std::min(selection.forced_first, count_)),
+          last_begin_(keys.end - std::min(selection.forced_last, count_ - (first_end_ - keys.begin))),
+          chosen_(static_cast<size_t>(keys.end - keys.begin)) {}
+
+    // What is wrong with the row's entries, [k]; empty if nothing is. key_of: the key that an entry names, or -1; it is
+    // told which keys are taken.
+    std::string problem(std::span<const int32_t> entries,
+                        const std::function<int64_t(int32_t, const std::vector<bool>&)>& key_of) {
+        std::vector<int64_t> order;
+        for (size_t i = 0; i < entries.size(); ++i) {
+            const std::string here = "entry " + std::to_string(i) + " is " + std::to_string(entries[i]);
+            if (static_cast<int64_t>(i) >= count_) {
+                if (entries[i] != -1)
+                    return here + ", expected -1: the row sees " + std::to_string(keys_.end - keys_.begin) + " keys";
+                continue;
+            }
+            const int64_t key = key_of(entries[i], chosen_);
+            if (key < keys_.begin || key >= keys_.end)
+                return here + ", which names no key that the row sees (" + std::to_string(keys_.begin) + " .. " +
+                       std::to_string(keys_.end - 1) + "), or one a second time";
+            if (chosen_[at(key)]) return here + ", key " + std::to_string(key) + " a second time";
+            chosen_[at(key)] = true;
+            order.push_back(key);
+        }
+        std::string wrong = wrong_set();
+        if (wrong.empty()) wrong = wrong_order(order);
+        return wrong;
+    }
+
+  private:
+    size_t at(int64_t key) const { return static_cast<size_t>(key - keys_.begin); }
+    bool forced(int64_t key) const { return key < first_end_ || key >= last_begin_; }
+    // Key a certainly comes before key b in the order of preference.
+    bool before(int64_t a, int64_t b) const {
+        if (forced(a) != forced(b)) return forced(a);
+        if (forced(a)) return a < b;
+        const double low = keys_.span(a).low, high = keys_.span(b).high;
+        return low > high || (exact_ && low == high && a < b);
+    }
+    std::string told(int64_t key) const {
+        if (forced(key)) return "key " + std::to_string(key) + " (forced)";
+        const Span& span = keys_.span(key);
+        char text[96];
+        if (exact_) std::snprintf(text, sizeof text, "key %" PRId64 " (%.9g)", key, span.low);
+        else std::snprintf(text, sizeof text, "key %" PRId64 " (%.9g to %.9g)", key, span.low, span.high);
+        return text;
+    }
+    // A key left out that comes before one that was chosen.
+    std::string wrong_set() const {
+        int64_t best = -1, worst = -1;   // of those left out by what it is at the least, of the chosen at the most
+        const auto better = [&](int64_t a, int64_t b, double ra, double rb) {
+            return forced(a) != forced(b) ? forced(a) : ra != rb ? ra > rb : a < b;
+        };
+        for (int64_t key = keys_.begin; key < keys_.end; ++key) {
+            const Span& span = keys_.span(key);
+            if (chosen_[at(key)]) {
+                if (worst < 0 || better(worst, key, keys_.span(worst).high, span.high)) worst = key;
+            } else if (best < 0 || better(key, best, span.low, keys_.span(best).low)) {
+                best = key;
+            }
+        }
+        if (best < 0 || worst < 0 || !before(best, worst)) return "";
+        return told(best) + " is left out, " + told(worst) + " is chosen";
+    }
+    std::string wrong_order(const std::vector<int64_t>& order) const {
+        if (selection_.sorted == "none" || order.empty()) return "";
+        int64_t least = order[0];   // of the entries so far by what it is at the most
+        for (size_t i = 1; i < order.size(); ++i) {
+            const bool wrong = selection_.sorted == "position" ? order[i] < order[i - 1] : before(order[i], least);
+            if (wrong)
+                return "entry " + std::to_string(i) + ", " + told(order[i]) + ", stands behind " +
+                       told(selection_.sorted == "position" ? order[i - 1] : least) + ": not by " + selection_.sorted;
+            if (keys_.span(order[i]).high <= keys_.span(least).high || forced(least)) least = order[i];
+        }
+        return "";
+    }
+
+    const Selection& selection_;
+    const bool exact_;
+    const RowKeys& keys_;
+    const int64_t count_, first_end_, last_begin_;
+    std::vector<bool> chosen_;   // [keys that the row sees]
+};
+
+// ---- what an entry of a case names
+
+class KeyNames {
+  public:
+    KeyNames(const Case& c, const Selection& selection, std::vector<int32_t> offsets)
+        : c_(c), output_(selection.output), offsets_(std::move(offsets)) {}
+
+    void take_request(int32_t request) {
+        entries_.clear();
+        if (output_ != "physical") return;
+        for (int64_t entry = 0; entry * c_.page_slots < c_.length(request); ++entry)
+            entries_[c_.page_of(request, entry * c_.page_slots)].push_back(entry);
+    }
+    int64_t key_of(int32_t name, const RowKeys& keys, const std::vector<bool>& taken) const {
+        if (output_ == "local") return name;
+        if (output_ == "relative") return keys.begin + name;
+        if (output_ == "ragged") return int64_t{name} - offsets_[static_cast<size_t>(keys.row)];
+        if (name < 0) return -1;
+        const auto found = entries_.find(name / c_.page_slots);
+        if (found == entries_.end()) return -1;
+        for (const int64_t entry : found->second) {   // a table may name a page twice
+            const int64_t key = entry * c_.page_slots + name % c_.page_slots;
+            if (key >= keys.begin && key < keys.end && !taken[static_cast<size_t>(key - keys.begin)]) return key;
+        }
+        return -1;
+    }
+
+  private:
+    const Case& c_;
+    std::string output_;
+    std::vector<int32_t> offsets_;                                // [rows], ragged
+    std::unordered_map<int64_t, std::vector<int64_t>> entries_;   // of a request's block table, by page
+};
+
+// ---- reports
+
+class Report {
+  public:
+    explicit Report(std::string rule) : rule_(std::move(rule)) {}
+    void add(const std::string& where, const std::string& problem) {
+        ++rows_;
+        if (problem.empty()) return;
+        if (wrong_++ == 0) first_ = where + ": " + problem;
+    }
+    int print(int64_t k) const {
+        std::printf("%" PRId64 " rows of %" PRId64 " indices; %s\n", rows_, k, rule_.c_str());
+        if (wrong_ > 0)
+            std::printf("%" PRId64 " rows are wrong; the first: %s\nVERIFICATION FAILED\n", wrong_, first_.c_str());
+        else std::printf("verified: sets, order and unused entries\n");
+        return wrong_ == 0 ? kDone : kVerificationFailed;
+    }
+
+  private:
+    std::string rule_, first_;
+    int64_t rows_ = 0, wrong_ = 0;
+};
+
+Npy<int32_t> read_indices(const VerifyOptions& options, int64_t rows) {
+    const Npy<int32_t> indices = read_npy<int32_t>(options.indices, {rows, kAnySize});
+    if (indices.shape[1] == 0) bad_input(options.indices.string() + ": shape: k = 0, expected 1 or more");
+    return indices;
+}
+
+std::span<const int32_t> row_of(const Npy<int32_t>& indices, int64_t row) {
+    const auto k = static_cast<size_t>(indices.shape[1]);
+    return std::span(indices.data).subspan(static_cast<size_t>(row) * k, k);
+}
+
+}  // namespace
+
+int verify_indices_of_case(const VerifyOptions& options, const Case& c, const std::vector<float>* scores) {
+    const Npy<int32_t> indices = read_indices(options, c.rows);
+    const Selection selection = read_selection(options);
+    if (selection.output == "physical" && c.contiguous())
+        bad_input("--output physical: the case is contiguous, it has no block table");
+    if (!options.offsets.empty() && selection.output != "ragged")
+        bad_input("--offsets: only --output ragged adds them, not " + selection.output);
+    std::vector<int32_t> offsets;
+    if (!options.offsets.empty()) offsets = read_npy<int32_t>(options.offsets, {c.rows}).data;
+    else if (selection.output == "ragged") offsets = gathered_offsets(c);
+    KeyNames names(c, selection, std::move(offsets));
+
+    const bool bf16 = selection.score_type == "bf16", exact = options.exact || scores != nullptr;
+    if (options.exact) require_lattice(c);
+    const ref::Arithmetic arithmetic =
+        scores != nullptr ? ref::kFp32 : find_arithmetic(options.indices, options.arithmetic, options.exact);
+    CaseOracle oracle(c, arithmetic);
+    Report report(scores != nullptr ? "the order of " + options.scores.string()
+                  : exact           ? "the order of the reference's scores"
+                                    : std::string("bound of ") + arithmetic.name + " arithmetic");
+    Progress progress("verify: rows", c.rows);
+    const int64_t longest = c.longest();
+    for (int32_t request = 0; request < c.batch; ++request) {
+        names.take_request(request);
+        const int64_t first = c.cu_seqlens_q[static_cast<size_t>(request)];
+        for (int64_t row = first; row < c.cu_seqlens_q[static_cast<size_t>(request) + 1]; ++row) {
+            const ref::SeenKeys seen = c.keys_of(request, row);
+            RowKeys keys{row, seen.begin, seen.end, {}};
+            if (scores == nullptr) oracle.take_row(row);
+            for (int64_t key = seen.begin; key < seen.end; ++key) {
+                if (scores != nullptr) {
+                    keys.spans.push_back(known((*scores)[static_cast<size_t>(row * longest + key)], bf16));
+                    continue;
+                }
+                const ref::BoundedScore score = oracle.score(request, key);
+                if (exact && std::isinf(score.bound))
+                    bad_input("--exact needs a case on the exact lattice: row " + std::to_string(row) + ", key " +
+                              std::to_string(key) + " may overflow fp32");
+                keys.spans.push_back(exact ? known(static_cast<float>(score.value), bf16) : bounded(score, bf16));
+            }
+            report.add("row " + std::to_string(row) + " (request " + std::to_string(request) + ", token " +
+                           std::to_string(row - first) + ")",
+                       RowCheck(selection, exact, keys, indices.shape[1])
+                           .problem(row_of(indices, row), [&](int32_t name, const std::vector<bool>& taken) {
+                               return names.key_of(name, keys, taken);
+                           }));
+            progress.advance(1);
+        }
+    }
+    return report.print(indices.shape[1]);
+}
+
+int verify_indices_of_scores(const VerifyOptions& options) {
+    const ScoreMatrix scores = read_score_matrix(options.scores, options.lengths);
+    const Npy<int32_t> indices = read_indices(options, scores.rows);
+    const Selection selection = read_selection(options);
+    if (selection.output != "local")
+        bad_input("--output " + selection.output + " needs --in: without a case keys are called by their column");
+    Report report("the order of " + options.scores.string());
+    for (int64_t row = 0; row < scores.rows; ++row) {
+        RowKeys keys{row, 0, scores.lengths[static_cast<size_t>(row)], {}};
+        for (int64_t key = 0; key < keys.end; ++key)
+            keys.spans.push_back(known(scores.score(row, key), selection.score_type == "bf16"));
+        report.add("row " + std::to_string(row), RowCheck(selection, true, keys, indices.shape[1])
+                                                     .problem(row_of(indices, row),
+                                                              [](int32_t name, const std::vector<bool>&) {
+                                                                  return int64_t{name};
+                                                              }));
+    }
+    return report.print(indices.shape[1]);
+}
+
+}  // namespace lidx::command
