@@ -40,12 +40,10 @@
     X(cuMemcpyDtoH_v2)              \
     X(cuMemcpyDtoD_v2)              \
     X(cuMemcpyHtoDAsync_v2)         \
-    X(cuMemcpyDtoHAsync_v2)         \
     X(cuMemcpyDtoDAsync_v2)         \
     X(cuMemsetD8_v2)                \
     X(cuMemsetD8Async)              \
     X(cuMemsetD32_v2)               \
-    X(cuMemsetD32Async)             \
     X(cuStreamCreate)               \
     X(cuStreamDestroy_v2)           \
     X(cuStreamSynchronize)          \

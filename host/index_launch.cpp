@@ -47,6 +47,23 @@ lidx_topk_desc topk_desc(const lidx_index_desc& desc, const lidx_score_desc& sco
     return topk;
 }
 
+// The most rows, up to all of them, for which needed_bytes(rows) is no more than the budget, as one row's is.
+template <class Needed>
+int64_t largest_window(int64_t rows, int64_t tile_tokens, int64_t budget_bytes, const Needed& needed_bytes) {
+    if (needed_bytes(rows) <= budget_bytes) return rows;
+    int64_t window = 1, over = rows;   // the window fits, `over` does not
+    while (over - window > 1) {
+        const int64_t middle = window + (over - window) / 2;
+        if (needed_bytes(middle) <= budget_bytes) window = middle;
+        else over = middle;
+    }
+    // Whole token tiles, and windows alike.
+    const int64_t alike = round_up(ceil_div(rows, ceil_div(rows, window)), tile_tokens);
+    if (alike < window && needed_bytes(alike) <= budget_bytes) return alike;
+    const int64_t whole = window / tile_tokens * tile_tokens;
+    return whole > 0 && needed_bytes(whole) <= budget_bytes ? whole : window;
+}
+
 }  // namespace
 
 lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits& device) {
@@ -89,20 +106,7 @@ lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits&
             fail(LIDX_ERR_VALUE, "workspace_budget_bytes = " + std::to_string(desc.workspace_budget_bytes) +
                                      ": one row of " + equals("max_keys", score.max_keys) + " needs " +
                                      std::to_string(needed(1)));
-        if (needed(window) > budget) {   // the window fits, `over` does not
-            int64_t over = window;
-            window = 1;
-            while (over - window > 1) {
-                const int64_t middle = window + (over - window) / 2;
-                if (needed(middle) <= budget) window = middle;
-                else over = middle;
-            }
-            // Whole token tiles, and windows alike.
-            const int64_t tile = plan.score.kernel->tile_tokens;
-            const int64_t alike = round_up(ceil_div(plan.rows, ceil_div(plan.rows, window)), tile);
-            if (alike < window && needed(alike) <= budget) window = alike;
-            else if (window > tile && needed(window / tile * tile) <= budget) window = window / tile * tile;
-        }
+        window = largest_window(plan.rows, plan.score.kernel->tile_tokens, budget, needed);
     }
     plan.window_rows = static_cast<int32_t>(window);
     plan.score = make_plan(score, device, window);

@@ -309,60 +309,20 @@ ScoreParams make_params(const lidx_score_desc& desc) {
     return params;
 }
 
-}  // namespace
+// What a launch covers.
+struct Extent {
+    int64_t tokens;    // of a request
+    int64_t columns;   // of scores
+    int64_t multiprocessors;
+};
 
-lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device, int64_t window_rows) {
-    check_desc(desc);
-    const Choice choice = choose_kernel(desc, device);
-    if (choice.kernel == nullptr) fail(choice.forced_unknown ? LIDX_ERR_VALUE : LIDX_ERR_UNSUPPORTED, choice.reason);
-    const KernelRow& row = *choice.kernel;
-
-    lidx_plan plan;
-    plan.kernel = &row;
-    plan.batch = desc.batch;
-    plan.contiguous = is_contiguous(desc);
-    plan.scale_table = desc.scale_block_table_stride != 0;
-    plan.pdl = row.pdl && has(desc, LIDX_FLAG_PDL);
-    plan.workspace_bytes = has(desc, LIDX_FLAG_CHECK) ? kCheckWorkspaceBytes : 0;
-    plan.params = make_params(desc);
-    const int64_t columns_covered = launch_columns(desc);
-    if (desc.batch == 0 || desc.max_rows == 0 || desc.max_tokens == 0 || columns_covered == 0) return plan;
-
-    const int64_t multiprocessors =
-        desc.max_sms != 0 ? std::min(desc.max_sms, device.multiprocessors) : device.multiprocessors;
-    const int64_t launch_tokens = std::min(request_tokens(desc), window_rows);
-    plan.block[0] = static_cast<uint32_t>(row.threads);
-    plan.block[1] = plan.block[2] = 1;
-    if (row.schedule != Schedule::kTiles) {
-        const bool warpgroups = row.schedule == Schedule::kWarpgroups;
-        const int ctas_per_sm = warpgroups && desc.max_sms == 0 ? sm90_decode::kCtasPerSm : 1;
-        const int64_t most_ctas =
-            warpgroups ? std::min(sm90_decode::kMaxCtas, multiprocessors * ctas_per_sm) : multiprocessors;
-        plan.grid[0] = static_cast<uint32_t>(sm90_score::grid_ctas(desc.batch, columns_covered, launch_tokens,
-                                                                   row.tile_keys, row.tile_tokens, most_ctas));
-        plan.grid[1] = plan.grid[2] = 1;
-        const int64_t tokens = request_tokens(desc);   // as many Q buffers as its blocks have groups
-        int bytes = row.shared_bytes;
-        if (warpgroups) {
-            const int groups = sm90_decode::groups_of(tokens, row.tile_tokens / sm90_decode::kGroups);
-            const int count = sm90_decode::launch_warpgroups(
-                desc.batch * sm90_decode::units_of(columns_covered, tokens, row.tile_tokens), plan.grid[0],
-                sm90_decode::kWarpgroups / ctas_per_sm);
-            bytes = sm90_decode::shared_bytes(groups, count);
-            plan.block[0] = static_cast<uint32_t>(count * sm90_decode::kWarpgroupThreads);
-            plan.params.tiles[0] = sm90_decode::share_part(plan.grid[0] * static_cast<uint32_t>(count));
-            plan.params.tiles[1] = static_cast<uint32_t>(sm90_decode::warpgroup_bytes(groups));
-            plan.params.tiles[2] = static_cast<uint32_t>(count);
-        } else if (row.shared_bytes_decode != row.shared_bytes) {
-            bytes = sm90_score::shared_bytes(tokens, row.tile_tokens / sm90_score::kGroups);
-        }
-        plan.shared_bytes = static_cast<uint32_t>(bytes);
-        return plan;
-    }
-    const int64_t tiles = token_tiles(launch_tokens, row.tile_tokens);
-    const int64_t slices = grid_slices(desc.batch * key_tiles(columns_covered), multiprocessors, tiles);
+// A CTA per request, key tile and slice of token tiles.
+void set_tiles(const lidx_score_desc& desc, const Extent& extent, lidx_plan& plan) {
+    const KernelRow& row = *plan.kernel;
+    const int64_t tiles = token_tiles(extent.tokens, row.tile_tokens);
+    const int64_t slices = grid_slices(desc.batch * key_tiles(extent.columns), extent.multiprocessors, tiles);
     plan.grid[0] = plan.params.tiles[0] = static_cast<uint32_t>(desc.batch);
-    plan.grid[1] = plan.params.tiles[1] = static_cast<uint32_t>(key_tiles(columns_covered));
+    plan.grid[1] = plan.params.tiles[1] = static_cast<uint32_t>(key_tiles(extent.columns));
     plan.grid[2] = plan.params.tiles[2] = static_cast<uint32_t>(slices);
     if (desc.max_sms != 0) {   // the CTAs share the work out among themselves
         const int64_t work = int64_t{plan.grid[0]} * plan.grid[1] * plan.grid[2];
@@ -372,6 +332,66 @@ lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device, int
     // A CTA that takes several units alternates between its buffers even if each has one token tile.
     const bool one_tile = slice_tiles_max(tiles, slices) <= 1 && desc.max_sms == 0;
     plan.shared_bytes = static_cast<uint32_t>(one_tile ? row.shared_bytes_decode : row.shared_bytes);
+}
+
+// Persistent CTAs that share the work among themselves; as many Q buffers as a request's blocks have groups.
+void set_persistent(const lidx_score_desc& desc, const Extent& extent, lidx_plan& plan) {
+    const KernelRow& row = *plan.kernel;
+    plan.grid[0] = static_cast<uint32_t>(sm90_score::grid_ctas(desc.batch, extent.columns, extent.tokens, row.tile_keys,
+                                                               row.tile_tokens, extent.multiprocessors));
+    plan.grid[1] = plan.grid[2] = 1;
+    plan.shared_bytes = static_cast<uint32_t>(
+        row.shared_bytes_decode == row.shared_bytes
+            ? row.shared_bytes
+            : sm90_score::shared_bytes(request_tokens(desc), row.tile_tokens / sm90_score::kGroups));
+}
+
+// Persistent warpgroups, several CTAs a multiprocessor where its number is not limited.
+void set_warpgroups(const lidx_score_desc& desc, const Extent& extent, lidx_plan& plan) {
+    const KernelRow& row = *plan.kernel;
+    const int ctas_per_sm = desc.max_sms == 0 ? sm90_decode::kCtasPerSm : 1;
+    const int64_t most_ctas = std::min(sm90_decode::kMaxCtas, extent.multiprocessors * ctas_per_sm);
+    plan.grid[0] = static_cast<uint32_t>(sm90_score::grid_ctas(desc.batch, extent.columns, extent.tokens, row.tile_keys,
+                                                               row.tile_tokens, most_ctas));
+    plan.grid[1] = plan.grid[2] = 1;
+    const int64_t tokens = request_tokens(desc);
+    const int groups = sm90_decode::groups_of(tokens, row.tile_tokens / sm90_decode::kGroups);
+    const int count = sm90_decode::launch_warpgroups(
+        desc.batch * sm90_decode::units_of(extent.columns, tokens, row.tile_tokens), plan.grid[0],
+        sm90_decode::kWarpgroups / ctas_per_sm);
+    plan.shared_bytes = static_cast<uint32_t>(sm90_decode::shared_bytes(groups, count));
+    plan.block[0] = static_cast<uint32_t>(count * sm90_decode::kWarpgroupThreads);
+    plan.params.tiles[0] = sm90_decode::share_part(plan.grid[0] * static_cast<uint32_t>(count));
+    plan.params.tiles[1] = static_cast<uint32_t>(sm90_decode::warpgroup_bytes(groups));
+    plan.params.tiles[2] = static_cast<uint32_t>(count);
+}
+
+}  // namespace
+
+lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device, int64_t window_rows) {
+    check_desc(desc);
+    const Choice choice = choose_kernel(desc, device);
+    if (choice.kernel == nullptr) fail(choice.forced_unknown ? LIDX_ERR_VALUE : LIDX_ERR_UNSUPPORTED, choice.reason);
+
+    lidx_plan plan;
+    plan.kernel = choice.kernel;
+    plan.batch = desc.batch;
+    plan.contiguous = is_contiguous(desc);
+    plan.scale_table = desc.scale_block_table_stride != 0;
+    plan.pdl = choice.kernel->pdl && has(desc, LIDX_FLAG_PDL);
+    plan.workspace_bytes = has(desc, LIDX_FLAG_CHECK) ? kCheckWorkspaceBytes : 0;
+    plan.params = make_params(desc);
+    const Extent extent{std::min(request_tokens(desc), window_rows), launch_columns(desc),
+                        desc.max_sms != 0 ? std::min(desc.max_sms, device.multiprocessors) : device.multiprocessors};
+    if (desc.batch == 0 || desc.max_rows == 0 || desc.max_tokens == 0 || extent.columns == 0) return plan;
+
+    plan.block[0] = static_cast<uint32_t>(choice.kernel->threads);
+    plan.block[1] = plan.block[2] = 1;
+    switch (choice.kernel->schedule) {
+        case Schedule::kTiles: set_tiles(desc, extent, plan); break;
+        case Schedule::kPersistent: set_persistent(desc, extent, plan); break;
+        case Schedule::kWarpgroups: set_warpgroups(desc, extent, plan); break;
+    }
     return plan;
 }
 

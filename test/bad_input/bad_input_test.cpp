@@ -59,26 +59,11 @@ bool untouched(const Struct& value, size_t struct_size) {
     return std::memcmp(&value, &expected, sizeof(value)) == 0;
 }
 
-lidx_score_desc good_desc() {
-    lidx_score_desc desc;
-    REQUIRE(lidx_score_desc_init(&desc) == LIDX_OK);
-    desc.batch = 2;
-    desc.max_rows = 8;
-    desc.max_tokens = 4;
-    desc.heads = 64;
-    desc.depth = 128;
-    desc.max_keys = 1000;
-    desc.page_size = 64;
-    desc.num_pages = 40;
-    desc.k_page_stride = 64 * 132;
-    desc.k_scale_page_stride = 64 * 132;
-    desc.block_table_stride = 16;
-    desc.score_stride = 1024;
-    return desc;
-}
+using good_calls::address;
+using good_calls::score_desc;
 
 lidx_score_desc contiguous_desc() {
-    lidx_score_desc desc = good_desc();
+    lidx_score_desc desc = score_desc();
     desc.page_size = 0;
     desc.num_pages = 2;
     desc.k_page_stride = 1000 * 128;
@@ -86,8 +71,6 @@ lidx_score_desc contiguous_desc() {
     desc.block_table_stride = 0;
     return desc;
 }
-
-using good_calls::address;
 
 constexpr int64_t kTwoTo40 = int64_t{1} << 40;
 
@@ -284,7 +267,7 @@ TEST_CASE("bad input: descriptions outside the limits") {
     const Fixture fixture;
     for (const DescRow& row : kInvalidDescs) {
         CAPTURE(row.name);
-        lidx_score_desc desc = good_desc();
+        lidx_score_desc desc = score_desc();
         row.change(desc);
         auto* plan = address<lidx_plan>(0x1234);
         CHECK(lidx_plan_create(fixture.context, &desc, &plan) == row.status);
@@ -297,7 +280,7 @@ TEST_CASE("bad input: descriptions outside the limits") {
         CHECK(untouched(support, sizeof(lidx_support)));
         CHECK(lidx_driver_error(fixture.context) == 0);
     }
-    lidx_score_desc desc = good_desc();
+    lidx_score_desc desc = score_desc();
     lidx_plan* plan = nullptr;
     CHECK(lidx_plan_create(fixture.context, &desc, &plan) == LIDX_OK);  // what the rows change was good before
     lidx_plan_destroy(plan);
@@ -310,7 +293,7 @@ TEST_CASE("bad input: shapes without a kernel") {
     const Fixture fixture;
     for (const DescRow& row : kUnserved) {
         CAPTURE(row.name);
-        lidx_score_desc desc = good_desc();
+        lidx_score_desc desc = score_desc();
         row.change(desc);
         auto* plan = address<lidx_plan>(0x1234);
         CHECK(lidx_plan_create(fixture.context, &desc, &plan) == row.status);
@@ -322,7 +305,7 @@ TEST_CASE("bad input: shapes without a kernel") {
         CHECK(support.arithmetic == 0);
         CHECK(std::string(support.reason).find(row.part) != std::string::npos);
     }
-    lidx_score_desc desc = good_desc();
+    lidx_score_desc desc = score_desc();
     std::string endless(100000, 'k');
     desc.kernel = endless.c_str();
     lidx_plan* plan = nullptr;
@@ -359,7 +342,7 @@ TEST_CASE("bad input: limits themselves are accepted") {
     };
     for (const auto& row : rows) {
         CAPTURE(row.name);
-        lidx_score_desc desc = good_desc();
+        lidx_score_desc desc = score_desc();
         row.change(desc);
         lidx_plan* plan = nullptr;
         const lidx_status status = lidx_plan_create(fixture.context, &desc, &plan);
@@ -396,7 +379,7 @@ TEST_CASE("bad input: enqueue arguments") {
     };
 
     lidx_score_args good = good_calls::score_args();
-    run(good_desc(), good,
+    run(score_desc(), good,
         {
             {"size 0", [](lidx_score_args& a) { a.struct_size = 0; }, LIDX_ERR_STRUCT_SIZE,
              "lidx_score_args.struct_size = 0: this version expects 128"},
@@ -428,7 +411,7 @@ TEST_CASE("bad input: enqueue arguments") {
         });
 
     // Each pointer that a plan has no use for must be null; each that it needs must not be.
-    run(good_desc(), good,
+    run(score_desc(), good,
         {
             {"factor", [](lidx_score_args& a) { a.q_scale2 = address<float>(0x90000); }, LIDX_ERR_VALUE,
              "q_scale2 is not null: the plan's weight2_stride = 0"},
@@ -441,13 +424,13 @@ TEST_CASE("bad input: enqueue arguments") {
             {"ids", [](lidx_score_args& a) { a.row_requests = address<int32_t>(0x90000); }, LIDX_ERR_VALUE,
              "row_requests is not null: the plan's row_map is not LIDX_ROWS_REQUEST_IDS"},
         });
-    lidx_score_desc fixed = good_desc();
+    lidx_score_desc fixed = score_desc();
     fixed.row_map = LIDX_ROWS_FIXED;
     good.cu_seqlens_q = nullptr;
     run(fixed, good,
         {{"cu", [](lidx_score_args& a) { a.cu_seqlens_q = address<int32_t>(0x60000); }, LIDX_ERR_VALUE,
           "cu_seqlens_q is not null: the plan's row_map is not LIDX_ROWS_CU_SEQLENS"}});
-    lidx_score_desc ids = good_desc();
+    lidx_score_desc ids = score_desc();
     ids.row_map = LIDX_ROWS_REQUEST_IDS;
     ids.length_type = LIDX_INT64;
     good.row_requests = address<int32_t>(0x60000);
@@ -457,7 +440,7 @@ TEST_CASE("bad input: enqueue arguments") {
           "context_lens = address 0x50004: must be a multiple of 8"}});
     good = good_calls::score_args();
 
-    lidx_score_desc checked = good_desc();
+    lidx_score_desc checked = score_desc();
     checked.flags = LIDX_FLAG_CHECK;
     good.workspace = address<void>(0x80000);
     good.workspace_bytes = 16;
@@ -482,7 +465,7 @@ TEST_CASE("bad input: enqueue arguments") {
 TEST_CASE("bad input: null arguments everywhere") {
     const Fixture fixture;
     lidx_context* const context = fixture.context;
-    lidx_score_desc desc = good_desc();
+    lidx_score_desc desc = score_desc();
     lidx_score_args args = good_calls::score_args();
     lidx_plan* plan = nullptr;
     REQUIRE(lidx_plan_create(context, &desc, &plan) == LIDX_OK);
@@ -529,7 +512,7 @@ TEST_CASE("bad input: null arguments everywhere") {
 
 TEST_CASE("bad input: structs from another version") {
     const Fixture fixture;
-    const lidx_score_desc desc = good_desc();
+    const lidx_score_desc desc = score_desc();
     lidx_plan* plan = nullptr;
     REQUIRE(lidx_plan_create(fixture.context, &desc, &plan) == LIDX_OK);
     for (const int change : {-8, 8, INT_MIN}) {

@@ -39,8 +39,9 @@ class Bench(unittest.TestCase):
     def run_bench(self, *arguments, env=None):
         environment = {**os.environ, "TEST_RIVAL_DRIVER": EMULATOR if DEVICE == "emu" else "libcuda.so.1"}
         environment.update(env or {})
-        return subprocess.run([LIDX, "bench", "--device", DEVICE, *arguments], capture_output=True, text=True,
-                              env=environment, timeout=300)
+        device = [] if "--from" in arguments else ["--device", DEVICE]
+        return subprocess.run([LIDX, "bench", *device, *arguments], capture_output=True, text=True, env=environment,
+                              timeout=300)
 
     def ok(self, *arguments, **options):
         done = self.run_bench(*arguments, **options)
@@ -94,6 +95,27 @@ class Rows(Bench):
         words = [element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")]
         for name in SMOKE:
             self.assertIn(name, words)
+        self.again(text)
+
+    def again(self, text):
+        """--from says what the run said: the same table, JSON, CSV and chart; of some workloads, theirs."""
+        said = self.saved("bench.json", "--json", self.path("again.json"), "--csv", self.path("again.csv"), "--plot",
+                          self.path("again.svg"))
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertEqual(said.stdout, text[:len(said.stdout)])   # stderr stands behind it
+        for kind in ("json", "csv", "svg"):
+            self.assertTrue(filecmp.cmp(self.path("bench." + kind), self.path("again." + kind), shallow=False), kind)
+        said = self.saved("bench.json", "--filter", "topk$", "--workload", "smoke", "--csv", self.path("some.csv"))
+        self.assertEqual(said.returncode, 0, said.stderr)
+        with open(self.path("some.csv"), encoding="utf-8", newline="") as file:
+            self.assertEqual([row["workload"] for row in csv.DictReader(file)], ["smoke", "smoke-topk"])
+        said = self.saved("bench.json", "--filter", "decode-1x8k")
+        self.assertEqual(said.returncode, 2)
+        self.assertIn("none of these workloads has a row there", said.stderr)
+
+    def saved(self, name, *arguments):
+        return subprocess.run([LIDX, "bench", "--from", self.path(name), *arguments], capture_output=True, text=True,
+                              timeout=60, check=False)
 
     def test_candidates_side_by_side(self):
         report, text = self.report("--workload", "smoke", "--runs", "2", "--kernel", "generic_score", "generic_score")
@@ -244,8 +266,26 @@ class Refusals(Bench):
                 ("No space left", "--workload", "smoke", "--json", "/dev/full"),
                 ("No space left", "--workload", "smoke", "--csv", "/dev/full"),
                 ("No space left", "--workload", "smoke", "--plot", "/dev/full"),
-                ("/none/bench.svg", "--workload", "smoke", "--plot", "/none/bench.svg")):
+                ("--plot: no such directory: /none", "--workload", "smoke", "--plot", "/none/bench.svg")):
             self.refused(message, *arguments)
+
+    def test_saved_results(self):
+        report, _ = self.report("--workload", "smoke", "--runs", "1")
+        for change, message in ((lambda r: r.pop("device"), "key 'device' not found"),
+                                (lambda r: r.update(runs="many"), "type must be number"),
+                                (lambda r: r.update(timing="slow"), 'timing: "slow" is none of those'),
+                                (lambda r: r["rows"][0].update(role="judge"), 'role: "judge" is none of those'),
+                                (lambda r: r["rows"][0].pop("us"), "key 'us' not found"),
+                                (lambda r: r.update(rows=[]), "none of these workloads has a row there")):
+            changed = json.loads(json.dumps(report))
+            change(changed)
+            with open(self.path("changed.json"), "w", encoding="utf-8") as file:
+                json.dump(changed, file)
+            self.refused("changed.json: ", "--from", self.path("changed.json"))
+            self.refused(message, "--from", self.path("changed.json"))
+        self.refused("none.json: cannot open", "--from", self.path("none.json"))
+        self.refused("excludes", "--from", self.path("bench.json"), "--runs", "3")
+        self.refused("is an input", "--from", self.path("bench.json"), "--csv", self.path("bench.json"))
 
     def test_outputs_over_each_other_or_an_input(self):
         report, library = self.path("r.json"), self.path("rival.so")

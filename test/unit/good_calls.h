@@ -14,6 +14,24 @@ T* address(uintptr_t value) {
     return reinterpret_cast<T*>(value);
 }
 
+// 2 requests of up to 4 tokens, 64 heads, 1000 keys in 40 block-split pages of 64.
+inline lidx_score_desc score_desc() {
+    lidx_score_desc desc;
+    REQUIRE(lidx_score_desc_init(&desc) == LIDX_OK);
+    desc.batch = 2;
+    desc.max_rows = 8;
+    desc.max_tokens = 4;
+    desc.heads = 64;
+    desc.depth = 128;
+    desc.max_keys = 1000;
+    desc.page_size = 64;
+    desc.num_pages = 40;
+    desc.k_page_stride = desc.k_scale_page_stride = 64 * 132;
+    desc.block_table_stride = 16;
+    desc.score_stride = 1024;
+    return desc;
+}
+
 // For a paged plan.
 inline lidx_score_args score_args() {
     lidx_score_args args;

@@ -9,30 +9,14 @@
 #include "host/status.h"
 #include "kernel/live.h"
 #include "kernel/sm90_wide_layout.h"
+#include "good_calls.h"
 
 namespace {
 
+using good_calls::score_desc;
+
 constexpr lidx::DeviceLimits kB200{100, 148};
 constexpr lidx::DeviceLimits kH200{90, 132};
-
-// 2 requests of 4 tokens, 64 heads, 1000 keys in block-split pages of 64.
-lidx_score_desc paged_desc() {
-    lidx_score_desc desc = {};
-    desc.struct_size = sizeof(desc);
-    desc.batch = 2;
-    desc.max_rows = 8;
-    desc.max_tokens = 4;
-    desc.heads = 64;
-    desc.depth = 128;
-    desc.max_keys = 1000;
-    desc.page_size = 64;
-    desc.num_pages = 40;
-    desc.k_page_stride = 64 * 132;
-    desc.k_scale_page_stride = 64 * 132;
-    desc.block_table_stride = 16;
-    desc.score_stride = 1024;
-    return desc;
-}
 
 std::string chosen(const lidx_score_desc& desc, const lidx::DeviceLimits& device) {
     const lidx::Choice choice = lidx::choose_kernel(desc, device);
@@ -59,7 +43,7 @@ TEST_CASE("plan: the fewest token tiles win, then the fewest columns") {
         {8, 1, "h8_t4"}, {8, 4, "h8_t4"}, {8, 5, "h8_t8"}, {8, 8, "h8_t8"}, {8, 9, "h8"}, {8, 100, "h8"},
         {4, 1, "h4_t8"}, {4, 8, "h4_t8"}, {4, 9, "h4_t16"}, {4, 16, "h4_t16"}, {4, 17, "h4"}, {4, 33, "h4"},
     };
-    lidx_score_desc desc = paged_desc();
+    lidx_score_desc desc = score_desc();
     desc.max_rows = 1000;
     for (const auto& row : cases)
         for (const int depth : {64, 128}) {
@@ -72,7 +56,7 @@ TEST_CASE("plan: the fewest token tiles win, then the fewest columns") {
 }
 
 TEST_CASE("plan: a request has no more tokens than there are rows") {
-    lidx_score_desc desc = paged_desc();
+    lidx_score_desc desc = score_desc();
     desc.heads = 32;
     desc.max_tokens = INT32_MAX;
     desc.max_rows = 3;
@@ -84,7 +68,7 @@ TEST_CASE("plan: a request has no more tokens than there are rows") {
 }
 
 TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on its own chip") {
-    lidx_score_desc desc = paged_desc();
+    lidx_score_desc desc = score_desc();
     for (const int page : {16, 32, 48, 64, 96, 112, 128, 256, 272, 4096}) {
         desc.page_size = page;
         desc.k_page_stride = desc.k_scale_page_stride = page * 132;
@@ -92,7 +76,7 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
         CHECK(lidx::choose_kernel(desc, kB200).reason.empty());
         CHECK(chosen(desc, kH200) == "sm90_decode_h64");
     }
-    desc = paged_desc();
+    desc = score_desc();
     CHECK(chosen(desc, {103, 148}) == "sm100_score_h64");
     CHECK(chosen(desc, kH200) == "sm90_decode_h64");
     CHECK(lidx::choose_kernel(desc, kH200).reason.empty());
@@ -105,7 +89,7 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
     // From 16 tokens a request on, on average.
     for (const int heads : {32, 64}) {
         const std::string name = std::to_string(heads);
-        desc = paged_desc();
+        desc = score_desc();
         desc.heads = heads;
         desc.max_tokens = 100;
         desc.max_rows = 31;
@@ -122,7 +106,7 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
         desc.max_tokens = 16;
         CHECK(chosen(desc, kH200) == "sm90_wide_h" + name);
     }
-    desc = paged_desc();
+    desc = score_desc();
     for (const int capability : {80, 86, 89, 120, 121}) CHECK(chosen(desc, {capability, 100}) == "generic_score");
     CHECK(chosen(desc, {75, 40}).empty());
 
@@ -139,7 +123,7 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
         CHECK(contains(lidx::choose_kernel(desc, kH200).reason,
                        "sm90_score needs page_size 0 or a multiple of 16"));
     }
-    desc = paged_desc();
+    desc = score_desc();
     for (const int heads : {1, 2, 12, 48, 63, 127}) {
         desc.heads = heads;
         CHECK(chosen(desc, kB200) == "generic_score");
@@ -170,7 +154,7 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
 // By hand: a group is one token of 64 heads or two of 32; one group in any case, two up to 2^21 keys of all requests,
 // three up to 2^20, four up to 2^21 / 3.
 TEST_CASE("plan: decode has a kernel of its own on compute capability 9.0") {
-    lidx_score_desc desc = paged_desc();
+    lidx_score_desc desc = score_desc();
     desc.max_rows = 1 << 20;
     const struct {
         int heads, tokens, batch;
@@ -217,7 +201,7 @@ TEST_CASE("plan: decode has a kernel of its own on compute capability 9.0") {
 }
 
 TEST_CASE("plan: decode launches two CTAs per multiprocessor, with as many warpgroups as there are tiles for") {
-    lidx_score_desc desc = paged_desc();
+    lidx_score_desc desc = score_desc();
     desc.kernel = "sm90_decode_h64";
     const struct {
         int tokens;
@@ -252,7 +236,7 @@ TEST_CASE("plan: decode launches two CTAs per multiprocessor, with as many warpg
 }
 
 TEST_CASE("plan: no kernel is explained by what exists") {
-    lidx_score_desc desc = paged_desc();
+    lidx_score_desc desc = score_desc();
     for (const int heads : {129, 4096}) {
         desc.heads = heads;
         const lidx::Choice choice = lidx::choose_kernel(desc, kB200);
@@ -275,7 +259,7 @@ TEST_CASE("plan: no kernel is explained by what exists") {
 }
 
 TEST_CASE("plan: a kernel can be forced") {
-    lidx_score_desc desc = paged_desc();
+    lidx_score_desc desc = score_desc();
     desc.kernel = "generic_score";
     CHECK(chosen(desc, kB200) == "generic_score");
     desc.kernel = "sm100_score_h32_t3";
@@ -299,7 +283,7 @@ TEST_CASE("plan: a kernel can be forced") {
 }
 
 TEST_CASE("plan: the fast mode is chosen by its flag alone, and what it does not serve is computed as without") {
-    lidx_score_desc desc = paged_desc();
+    lidx_score_desc desc = score_desc();
     const auto reason = [&](const lidx::DeviceLimits& device) { return lidx::choose_kernel(desc, device).reason; };
     desc.max_rows = 4096;
     desc.max_tokens = 4096;
@@ -328,12 +312,12 @@ TEST_CASE("plan: the fast mode is chosen by its flag alone, and what it does not
     desc.heads = 16;
     CHECK(chosen(desc, kH200) == "sm90_score_h16");
     CHECK(reason(kH200) == "sm90_fast needs heads 32, 64");
-    desc = paged_desc();
+    desc = score_desc();
     desc.page_size = 8;
     desc.flags = LIDX_FLAG_FAST;
     CHECK(chosen(desc, kH200) == "generic_score");
     // Forced, it needs no flag and takes any number of tokens.
-    desc = paged_desc();
+    desc = score_desc();
     desc.kernel = "sm90_fast_h64";
     desc.max_tokens = 1;
     CHECK(chosen(desc, kH200) == "sm90_fast_h64");
@@ -368,7 +352,7 @@ TEST_CASE("plan: grid and slices") {
     };
     for (const auto& row : cases) {
         CAPTURE(row.batch, row.tokens, row.heads, row.keys, row.sms);
-        lidx_score_desc desc = paged_desc();
+        lidx_score_desc desc = score_desc();
         desc.batch = row.batch;
         desc.max_tokens = row.tokens;
         desc.max_rows = row.batch * row.tokens;
@@ -386,7 +370,7 @@ TEST_CASE("plan: grid and slices") {
 
 // By hand, 64 heads: K 128 * 128, Q 128 * 128, scales 2 * 128 * 4, four barriers, one word, up to 1024; then Q again.
 TEST_CASE("plan: one token tile gets the shared-memory prefix") {
-    lidx_score_desc desc = paged_desc();
+    lidx_score_desc desc = score_desc();
     desc.max_rows = 64;
     desc.max_tokens = 2;
     CHECK(lidx::make_plan(desc, kB200).shared_bytes == 16384 + 16384 + 2048);
@@ -413,7 +397,7 @@ TEST_CASE("plan: a persistent grid") {
     };
     for (const auto& row : cases) {
         CAPTURE(row.batch, row.tokens, row.heads, row.keys);
-        lidx_score_desc desc = paged_desc();
+        lidx_score_desc desc = score_desc();
         desc.batch = row.batch;
         desc.max_tokens = row.tokens;
         desc.max_rows = row.batch * row.tokens;
@@ -437,7 +421,7 @@ TEST_CASE("plan: a persistent grid") {
 }
 
 TEST_CASE("plan: the parameter block carries the shape and no pointer") {
-    lidx_score_desc desc = paged_desc();
+    lidx_score_desc desc = score_desc();
     desc.flags = LIDX_FLAG_CHECK;
     const lidx_plan plan = lidx::make_plan(desc, kB200);
     CHECK(plan.params.q == nullptr);
@@ -461,7 +445,7 @@ TEST_CASE("plan: the parameter block carries the shape and no pointer") {
 }
 
 TEST_CASE("plan: the limit of keys is the narrowest of max_keys and the tables") {
-    lidx_score_desc desc = paged_desc();   // 16 pages of 64 keys
+    lidx_score_desc desc = score_desc();   // 16 pages of 64 keys
     const auto limit = [&] { return lidx::make_plan(desc, kB200).params.view.keys_limit; };
     CHECK(limit() == 1000);
     desc.block_table_stride = 15;
@@ -471,7 +455,7 @@ TEST_CASE("plan: the limit of keys is the narrowest of max_keys and the tables")
 }
 
 TEST_CASE("plan: relative columns limit a row's keys, and the grid covers the keys; FILL lets it cover the columns") {
-    lidx_score_desc desc = paged_desc();
+    lidx_score_desc desc = score_desc();
     desc.kernel = "generic_score";
     desc.scale_block_table_stride = 3;
     CHECK(lidx::make_plan(desc, kB200).params.view.keys_limit == 192);
@@ -502,7 +486,7 @@ TEST_CASE("plan: relative columns limit a row's keys, and the grid covers the ke
 }
 
 TEST_CASE("plan: a limit of CTAs") {
-    lidx_score_desc desc = paged_desc();   // 2 requests, 8 key tiles, 2 slices of 4 tokens
+    lidx_score_desc desc = score_desc();   // 2 requests, 8 key tiles, 2 slices of 4 tokens
     desc.kernel = "generic_score";
     lidx_plan plan = lidx::make_plan(desc, kB200);
     CHECK(plan.grid[0] * plan.grid[1] * plan.grid[2] == 32);
@@ -521,7 +505,7 @@ TEST_CASE("plan: a limit of CTAs") {
 }
 
 TEST_CASE("plan: what the description asks for reaches the parameter block") {
-    lidx_score_desc desc = paged_desc();
+    lidx_score_desc desc = score_desc();
     const lidx::ScoreParams plain = lidx::make_plan(desc, kB200).params;
     CHECK(plain.view.compress_ratio == 1);
     CHECK(plain.view.window_limit == 1000);
@@ -569,7 +553,7 @@ TEST_CASE("plan: a kernel serves what its row names, and says what it does not")
         CAPTURE(row.text);
         seen |= row.feature;
         for (const lidx::DeviceLimits& device : {kB200, kH200}) {
-            lidx_score_desc desc = paged_desc();
+            lidx_score_desc desc = score_desc();
             row.ask(desc);
             REQUIRE_NOTHROW(lidx::check_desc(desc));
             for (const lidx::KernelRow& kernel : lidx::kernel_rows()) {
@@ -586,13 +570,13 @@ TEST_CASE("plan: a kernel serves what its row names, and says what it does not")
     CHECK(seen == lidx::kAllFeatures);
     for (const auto& row : rows) {   // the kernels for plain work give way
         CAPTURE(row.text);
-        lidx_score_desc desc = paged_desc();
+        lidx_score_desc desc = score_desc();
         row.ask(desc);
         CHECK(chosen(desc, kH200) == (row.feature == lidx::kSmLimit ? "sm90_decode_h64" : "sm90_score_h64"));
         desc.max_tokens = desc.max_rows = 5;
         CHECK(chosen(desc, kH200) == (row.feature == lidx::kSmLimit ? "sm90_score_h64_plain" : "sm90_score_h64"));
     }
-    lidx_score_desc desc = paged_desc();   // what every kernel serves
+    lidx_score_desc desc = score_desc();   // what every kernel serves
     desc.row_map = LIDX_ROWS_FIXED;
     desc.length_type = LIDX_INT64;
     desc.compress_ratio = 128;
@@ -603,7 +587,7 @@ TEST_CASE("plan: a kernel serves what its row names, and says what it does not")
 }
 
 TEST_CASE("plan: contiguous keys are one page per request") {
-    lidx_score_desc desc = paged_desc();
+    lidx_score_desc desc = score_desc();
     desc.page_size = 0;
     desc.num_pages = 2;
     desc.k_page_stride = 1000 * 128;
@@ -617,7 +601,7 @@ TEST_CASE("plan: contiguous keys are one page per request") {
 
 TEST_CASE("plan: nothing to do is a plan with an empty grid") {
     for (int field = 0; field < 4; ++field) {
-        lidx_score_desc desc = paged_desc();
+        lidx_score_desc desc = score_desc();
         if (field == 0) desc.batch = 0;
         if (field == 1) desc.max_rows = 0;
         if (field == 2) desc.max_tokens = 0;
@@ -627,7 +611,7 @@ TEST_CASE("plan: nothing to do is a plan with an empty grid") {
         CHECK(plan.empty());
         CHECK(plan.grid[0] + plan.grid[1] + plan.grid[2] + plan.block[0] + plan.shared_bytes == 0);
     }
-    CHECK_FALSE(lidx::make_plan(paged_desc(), kB200).empty());
+    CHECK_FALSE(lidx::make_plan(score_desc(), kB200).empty());
 }
 
 TEST_CASE("plan: the table's rows agree with their launch sizes") {

@@ -113,12 +113,13 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
 
 namespace {
 
+std::string refused(const std::filesystem::path& path) {
+    if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0) return "";
+    return path.string() + " cannot be written: " + std::strerror(errno);
+}
+
 // Why nothing can be written there; empty if nothing is known against it.
 std::string obstacle(const std::filesystem::path& path) {
-    const auto refused = [](const std::filesystem::path& what) -> std::string {
-        if (::faccessat(AT_FDCWD, what.c_str(), W_OK, AT_EACCESS) == 0) return "";
-        return what.string() + " cannot be written: " + std::strerror(errno);
-    };
     std::error_code error;
     if (std::filesystem::is_directory(path, error)) return path.string() + " is a directory";
     if (std::filesystem::exists(path, error)) return refused(path);
@@ -144,6 +145,18 @@ void require_outputs(const std::vector<Output>& outputs, const std::vector<std::
         const std::string why = obstacle(path);
         if (!why.empty()) bad_input(option + ": " + why);
     }
+}
+
+void require_output_folder(const std::string& option, const std::filesystem::path& path) {
+    if (path.empty()) bad_input(option + ": the path is empty");
+    std::error_code error;
+    std::filesystem::path there = std::filesystem::absolute(path, error);
+    while (!std::filesystem::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+    if (!std::filesystem::is_directory(there, error))
+        bad_input(option + ": " + path.string() + ": cannot create the directory: " + there.string() +
+                  " is no directory");
+    const std::string why = refused(there);
+    if (!why.empty()) bad_input(option + ": " + why);
 }
 
 }  // namespace tool

@@ -16,6 +16,7 @@
 #include "bench/inputs.h"
 #include "bench/results.h"
 #include "bench/rivals.h"
+#include "bench/saved_results.h"
 #include "bench/stopwatch.h"
 #include "bench/workloads.h"
 #include "case_io.h"
@@ -72,6 +73,7 @@ class Bench {
         for (const std::string& path : options.rivals) rivals_.emplace_back(path);
         results_.device = machine.info().name;
         results_.date = utc_now();
+        results_.lidx = lidx_version();
         results_.compute_capability = machine.info().compute_capability;
         results_.multiprocessors = machine.info().multiprocessors;
         results_.driver_version = machine.info().driver_version;
@@ -242,27 +244,7 @@ class Reports {
     std::vector<File> files_;
 };
 
-}  // namespace
-
-int run_bench(const BenchOptions& options) {
-    const bool all = options.list && options.workloads.empty() && options.filter.empty();
-    const std::vector<Workload> workloads = choose_workloads(options.workloads, all ? "." : options.filter);
-    if (options.list) {
-        for (const Workload& w : workloads) std::printf("%-26s %s\n", w.name.c_str(), describe(w).c_str());
-        return kDone;
-    }
-    require_kernels(options.kernels);
-    std::vector<Output> outputs;
-    for (const auto& [option, path] :
-         {Output{"--json", options.json}, {"--csv", options.csv}, {"--plot", options.plot}})
-        if (!path.empty()) outputs.push_back({option, path});
-    std::vector<std::filesystem::path> libraries(options.rivals.begin(), options.rivals.end());
-    if (!options.cublaslt.empty()) libraries.push_back(options.cublaslt);
-    require_outputs(outputs, {}, libraries);
-    Reports reports;
-    reports.open(options.json, json_report);
-    reports.open(options.csv, csv_report);
-    reports.open(options.plot, svg_chart);
+int time_workloads(const BenchOptions& options, const std::vector<Workload>& workloads, Reports& reports) {
     const auto opened = open_machine(options.device);
     const Machine& machine = *opened;
     Bench bench(machine, options,
@@ -279,6 +261,48 @@ int run_bench(const BenchOptions& options) {
     reports.write(bench.results());
     if (!bench.all_well()) throw Failure(kVerificationFailed, "not all candidates ran and computed the same");
     return kDone;
+}
+
+// The table, chart, CSV and JSON of what an earlier run found, of all its workloads or of those that are chosen.
+int report_again(const BenchOptions& options, Reports& reports) {
+    Results results = read_results(options.from);
+    if (!options.workloads.empty() || !options.filter.empty()) {
+        const std::vector<Workload> chosen = choose_workloads(options.workloads, options.filter);
+        std::erase_if(results.workloads, [&](const WorkloadResult& result) {
+            return std::none_of(chosen.begin(), chosen.end(),
+                                [&](const Workload& w) { return w.name == result.workload.name; });
+        });
+    }
+    if (results.workloads.empty()) bad_input(options.from.string() + ": none of these workloads has a row there");
+    print_head(results);
+    for (const WorkloadResult& result : results.workloads) print_rows(result);
+    reports.write(results);
+    return kDone;
+}
+
+}  // namespace
+
+int run_bench(const BenchOptions& options) {
+    const bool all = options.list && options.workloads.empty() && options.filter.empty();
+    const std::vector<Workload> workloads = choose_workloads(options.workloads, all ? "." : options.filter);
+    if (options.list) {
+        for (const Workload& w : workloads) std::printf("%-26s %s\n", w.name.c_str(), describe(w).c_str());
+        return kDone;
+    }
+    require_kernels(options.kernels);
+    std::vector<Output> outputs;
+    for (const auto& [option, path] :
+         {Output{"--json", options.json}, {"--csv", options.csv}, {"--plot", options.plot}})
+        if (!path.empty()) outputs.push_back({option, path});
+    std::vector<std::filesystem::path> inputs(options.rivals.begin(), options.rivals.end());
+    for (const std::filesystem::path& input : {std::filesystem::path(options.cublaslt), options.from})
+        if (!input.empty()) inputs.push_back(input);
+    require_outputs(outputs, {}, inputs);
+    Reports reports;
+    reports.open(options.json, json_report);
+    reports.open(options.csv, csv_report);
+    reports.open(options.plot, svg_chart);
+    return options.from.empty() ? time_workloads(options, workloads, reports) : report_again(options, reports);
 }
 
 }  // namespace lidx::command

@@ -143,10 +143,6 @@ void require_counts(const nlohmann::json& json, const Case& c, const std::filesy
     }
 }
 
-}  // namespace
-
-namespace {
-
 // A name out of a list; the first where case.json lacks the field.
 template <class T, size_t kCount>
 T read_name(const nlohmann::json& json, const char* key, const char* const (&names)[kCount],
@@ -187,20 +183,8 @@ void read_sight(const nlohmann::json& json, const std::filesystem::path& dir, Ca
     }
 }
 
-}  // namespace
-
-Case read_case(const std::filesystem::path& dir) {
-    if (!std::filesystem::is_directory(dir))
-        bad_input(dir.string() + ": no such directory (make a case with `lidx gen`)");
-    const auto json_path = dir / "case.json";
-    const nlohmann::json json = read_json(json_path);
-    require(json.is_object() && json.value("format", nlohmann::json()) == kFormat, json_path,
-            std::string("format: expected \"") + kFormat + "\"");
-    const nlohmann::json& version = field(json, "version", json_path);
-    require(version == kFormatVersion, json_path,
-            "version: " + version.dump() + ", expected " + std::to_string(kFormatVersion));
-
-    Case c;
+// Of case.json alone.
+void read_layout(const nlohmann::json& json, const std::filesystem::path& json_path, Case& c) {
     const nlohmann::json& layout = field(json, "layout", json_path);
     const auto* name =
         std::find_if(std::begin(kLayoutNames), std::end(kLayoutNames), [&](const char* n) { return layout == n; });
@@ -210,7 +194,9 @@ Case read_case(const std::filesystem::path& dir) {
     const nlohmann::json& lattice = field(json, "lattice", json_path);
     require(lattice.is_boolean(), json_path, "lattice: " + lattice.dump() + ", expected true or false");
     c.lattice = lattice.get<bool>();
+}
 
+void read_queries(const std::filesystem::path& dir, Case& c) {
     auto q = read_npy<uint8_t>(dir / "q.npy", {kAnySize, kAnySize, kDepth});
     c.rows = q.shape[0];
     require(c.rows <= kInt32Max, dir / "q.npy", "shape: " + shape_text(q.shape) + ", expected at most 2147483647 rows");
@@ -219,7 +205,10 @@ Case read_case(const std::filesystem::path& dir) {
     c.heads = static_cast<int32_t>(q.shape[1]);
     c.q = std::move(q.data);
     c.q_scale = read_npy<float>(dir / "q_scale.npy", {c.rows, c.heads}).data;
+}
 
+// Which rows are whose.
+void read_requests(const std::filesystem::path& dir, Case& c) {
     auto lens = read_npy<int32_t>(dir / "context_lens.npy", {kAnySize});
     require(lens.shape[0] <= kMaxBatch, dir / "context_lens.npy",
             "shape: " + shape_text(lens.shape) + ", expected at most 65536 requests");
@@ -236,9 +225,10 @@ Case read_case(const std::filesystem::path& dir) {
     require(c.cu_seqlens_q.back() == c.rows, cu_path,
             "last entry: " + std::to_string(c.cu_seqlens_q.back()) + ", expected " + std::to_string(c.rows)
                 + ", the rows of q.npy");
+}
 
-    read_sight(json, dir, c);
-
+void read_keys(const nlohmann::json& json, const std::filesystem::path& dir, Case& c) {
+    const auto json_path = dir / "case.json";
     if (c.contiguous()) {
         auto k = read_npy<uint8_t>(dir / "k.npy", {c.batch, kAnySize, kDepth});
         c.num_pages = c.batch;
@@ -247,9 +237,7 @@ Case read_case(const std::filesystem::path& dir) {
                 "shape: " + shape_text(k.shape) + ", expected at most 2147483647 keys");
         c.k = std::move(k.data);
         c.k_scale = read_npy<float>(dir / "k_scale.npy", {c.num_pages, c.page_slots}).data;
-        require_counts(json, c, json_path);
-        c.find_seen();
-        return c;
+        return;
     }
 
     const nlohmann::json& page = field(json, "page_size", json_path);
@@ -271,6 +259,27 @@ Case read_case(const std::filesystem::path& dir) {
         c.k = std::move(k.data);
         c.k_scale = read_npy<float>(dir / "k_scales.npy", {c.num_pages, c.page_slots}).data;
     }
+}
+
+}  // namespace
+
+Case read_case(const std::filesystem::path& dir) {
+    if (!std::filesystem::is_directory(dir))
+        bad_input(dir.string() + ": no such directory (make a case with `lidx gen`)");
+    const auto json_path = dir / "case.json";
+    const nlohmann::json json = read_json(json_path);
+    require(json.is_object() && json.value("format", nlohmann::json()) == kFormat, json_path,
+            std::string("format: expected \"") + kFormat + "\"");
+    const nlohmann::json& version = field(json, "version", json_path);
+    require(version == kFormatVersion, json_path,
+            "version: " + version.dump() + ", expected " + std::to_string(kFormatVersion));
+
+    Case c;
+    read_layout(json, json_path, c);
+    read_queries(dir, c);
+    read_requests(dir, c);
+    read_sight(json, dir, c);
+    read_keys(json, dir, c);
     require_counts(json, c, json_path);
     c.find_seen();
     return c;

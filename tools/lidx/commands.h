@@ -107,6 +107,7 @@ int run_quantize(const QuantizeOptions& options);
 
 struct BenchOptions {
     bool list = false;
+    std::filesystem::path from;           // results of an earlier run, instead of one; empty: none
     std::string device = "cuda";
     std::vector<std::string> workloads;   // these and those of the filter; both empty: all but those for tests
     std::string filter;                   // a regular expression

@@ -14,6 +14,7 @@
 #include "case_io.h"
 #include "commands.h"
 #include "failure.h"
+#include "output_file.h"
 #include "progress.h"
 #include "test/ref/lattice.h"
 #include "test/ref/oracle.h"
@@ -207,9 +208,50 @@ void assert_lattice_scores(const Case& c) {
                                + " scores are zero");
 }
 
+// Room for all values. Unused pages and slots past a length hold NaN codes and NaN scales: a score that used one would
+// show it.
+void fill_with_nan(Case& c) {
+    c.q.resize(static_cast<size_t>(c.rows * c.heads * kDepth));
+    c.q_scale.resize(static_cast<size_t>(c.rows * c.heads));
+    c.k.assign(static_cast<size_t>(c.num_pages * c.page_bytes()), ref::kE4m3NaN);
+    if (!c.block_split()) c.k_scale.resize(static_cast<size_t>(c.num_pages * c.page_slots));
+    for (int64_t page = 0; page < c.num_pages; ++page)
+        for (int64_t slot = 0; slot < c.page_slots; ++slot)
+            c.set_scale(page, slot, std::numeric_limits<float>::quiet_NaN());
+}
+
+void draw_query(const GenOptions& options, const Activations& activations, int32_t request, int64_t row, Case& c) {
+    Rng rng(options.seed, kQueries, index_of(request, row - c.cu_seqlens_q[request]));
+    uint8_t* codes = c.q.data() + row * c.heads * kDepth;
+    float* weights = c.q_scale.data() + row * c.heads;
+    if (!options.lattice) {
+        for (int h = 0; h < c.heads; ++h) activations.query(rng, c.heads, codes + h * kDepth, weights + h);
+        return;
+    }
+    ref::lattice_query(rng, c.heads, kDepth, codes, weights);
+    for (int h = 0; h < c.heads; ++h) ref::assert_lattice_codes(codes + h * kDepth, kDepth);
+    ref::assert_lattice_weights(weights, c.heads);
+}
+
+void draw_key(const GenOptions& options, const Activations& activations, int32_t request, int64_t key, Case& c) {
+    const int64_t page = c.page_of(request, key), slot = c.contiguous() ? key : key % c.page_slots;
+    uint8_t* codes = c.codes(page, slot);
+    float scale;
+    if (options.lattice) {
+        Rng rng(options.seed, kKeys, index_of(request, key));
+        scale = ref::lattice_key(rng, kDepth, codes);
+        ref::assert_lattice_codes(codes, kDepth);
+        ref::assert_lattice_k_scale(scale);
+    } else {
+        activations.key(request, key, codes, &scale);
+    }
+    c.set_scale(page, slot, scale);
+}
+
 }  // namespace
 
 int run_gen(const GenOptions& options) {
+    tool::require_output_folder("--out", options.out);
     Case c;
     c.layout =
         static_cast<Layout>(std::find(std::begin(kLayoutNames), std::end(kLayoutNames), options.layout) - kLayoutNames);
@@ -218,15 +260,7 @@ int run_gen(const GenOptions& options) {
     draw_sight(options, keys_of, c);
     draw_pages(options, keys_of, c);
     c.find_seen();
-
-    // Unused pages and slots past a length hold NaN codes and NaN scales: a score that used one would show it.
-    c.q.resize(static_cast<size_t>(c.rows * c.heads * kDepth));
-    c.q_scale.resize(static_cast<size_t>(c.rows * c.heads));
-    c.k.assign(static_cast<size_t>(c.num_pages * c.page_bytes()), ref::kE4m3NaN);
-    if (!c.block_split()) c.k_scale.resize(static_cast<size_t>(c.num_pages * c.page_slots));
-    for (int64_t page = 0; page < c.num_pages; ++page)
-        for (int64_t slot = 0; slot < c.page_slots; ++slot)
-            c.set_scale(page, slot, std::numeric_limits<float>::quiet_NaN());
+    fill_with_nan(c);
 
     const Activations activations(options.seed);
     int64_t keys = 0;
@@ -234,31 +268,11 @@ int run_gen(const GenOptions& options) {
     Progress progress("gen: rows and keys", c.rows + keys);
     for (int32_t request = 0; request < c.batch; ++request) {
         for (int64_t row = c.cu_seqlens_q[request]; row < c.cu_seqlens_q[request + 1]; ++row) {
-            Rng rng(options.seed, kQueries, index_of(request, row - c.cu_seqlens_q[request]));
-            uint8_t* codes = c.q.data() + row * c.heads * kDepth;
-            float* weights = c.q_scale.data() + row * c.heads;
-            if (options.lattice) {
-                ref::lattice_query(rng, c.heads, kDepth, codes, weights);
-                for (int h = 0; h < c.heads; ++h) ref::assert_lattice_codes(codes + h * kDepth, kDepth);
-                ref::assert_lattice_weights(weights, c.heads);
-            } else {
-                for (int h = 0; h < c.heads; ++h) activations.query(rng, c.heads, codes + h * kDepth, weights + h);
-            }
+            draw_query(options, activations, request, row, c);
             progress.advance(1);
         }
         for (int64_t key = 0; key < keys_of[request]; ++key) {
-            const int64_t page = c.page_of(request, key), slot = c.contiguous() ? key : key % c.page_slots;
-            uint8_t* codes = c.codes(page, slot);
-            float scale;
-            if (options.lattice) {
-                Rng rng(options.seed, kKeys, index_of(request, key));
-                scale = ref::lattice_key(rng, kDepth, codes);
-                ref::assert_lattice_codes(codes, kDepth);
-                ref::assert_lattice_k_scale(scale);
-            } else {
-                activations.key(request, key, codes, &scale);
-            }
-            c.set_scale(page, slot, scale);
+            draw_key(options, activations, request, key, c);
             progress.advance(1);
         }
     }

@@ -145,6 +145,66 @@ std::string number(double value) {
 constexpr int kMarginLeft = 64, kMarginTop = 40, kMarginRight = 96, kMarginBottom = 40;
 constexpr int kPlotWidth = 1024, kMaxPlotHeight = 768, kMaxRowPixels = 48, kMinPlotHeight = 96;
 
+struct Plot {
+    const Case& c;
+    const std::vector<float>& scores;   // [rows, longest]
+    int64_t longest;
+    int width, height;   // pixels of the cells
+    double low, high;    // of the colours
+};
+
+void draw_cells(const Plot& p, Picture& picture) {
+    const auto row_at = [&](int y) { return p.c.rows * y / p.height; };
+    const auto key_at = [&](int x) { return p.longest * x / p.width; };
+    for (int y = 0; y < p.height; ++y)
+        for (int x = 0; x < p.width; ++x) {
+            const int64_t row = row_at(y), key = key_at(x);
+            picture.set(kMarginLeft + x, kMarginTop + y,
+                        block_color(p.scores, p.longest, row, std::max(row + 1, row_at(y + 1)), key,
+                                    std::max(key + 1, key_at(x + 1)), p.low, p.high));
+        }
+    // A line between requests, where rows are high enough to leave room for it.
+    for (int32_t request = 1; request < p.c.batch && p.height / p.c.rows >= 4; ++request) {
+        const int y = kMarginTop + static_cast<int>(p.c.cu_seqlens_q[request] * int64_t{p.height} / p.c.rows);
+        picture.fill(kMarginLeft, y, kMarginLeft + p.width, y + 1, kRule);
+    }
+}
+
+void draw_axes(const Plot& p, Picture& picture) {
+    picture.text(kMarginLeft, 10,
+                 "score[row, key]   " + std::to_string(p.c.batch) + " requests, " + std::to_string(p.c.rows) + " rows, "
+                     + std::to_string(p.c.heads) + " heads, up to " + std::to_string(p.longest)
+                     + " keys; largest of each block");
+    picture.text(kMarginLeft, 24, "grey: keys that the row does not see; magenta: NaN");
+    const int bottom = kMarginTop + p.height;
+    const int64_t key_step = tick_step(p.longest, 8);
+    for (int64_t key = 0; key < p.longest; key += key_step) {
+        const int x = kMarginLeft + static_cast<int>(key * p.width / p.longest);
+        picture.fill(x, bottom, x + 1, bottom + 5, kInk);
+        picture.text(x - Picture::text_width(std::to_string(key)) / 2, bottom + 8, std::to_string(key));
+    }
+    picture.text(kMarginLeft + p.width / 2 - 8, bottom + 22, "key");
+    const int64_t row_step = tick_step(p.c.rows, std::max(1, p.height / 24));
+    for (int64_t row = 0; row < p.c.rows; row += row_step) {
+        const int y = kMarginTop + static_cast<int>((2 * row + 1) * p.height / (2 * p.c.rows));
+        const std::string label = (row == 0 ? "row " : "") + std::to_string(row);
+        picture.fill(kMarginLeft - 5, y, kMarginLeft, y + 1, kInk);
+        picture.text(kMarginLeft - 8 - Picture::text_width(label), y - 4, label);
+    }
+}
+
+void draw_legend(const Plot& p, Picture& picture) {
+    const int x = picture.width() - kMarginRight + 20, height = std::max(p.height, kMinPlotHeight) - 4;
+    for (int y = 0; y < height; ++y)
+        picture.fill(x, kMarginTop + y, x + 14, kMarginTop + y + 1,
+                     scale_color(1 - static_cast<double>(y) / (height - 1)));
+    for (int tick = 0; tick <= 4; ++tick) {
+        const int y = kMarginTop + (height - 1) * tick / 4;
+        picture.fill(x + 14, y, x + 18, y + 1, kInk);
+        picture.text(x + 21, y - 4, number(p.high - (p.high - p.low) * tick / 4));
+    }
+}
+
 }  // namespace
 
 int run_heatmap(const HeatmapOptions& options) {
@@ -161,52 +221,13 @@ int run_heatmap(const HeatmapOptions& options) {
         static_cast<int>(std::clamp<int64_t>(c.rows * std::max<int64_t>(1, kMaxPlotHeight / c.rows),
                                              std::min<int64_t>(kMinPlotHeight, c.rows * kMaxRowPixels),
                                              std::min<int64_t>(kMaxPlotHeight, c.rows * kMaxRowPixels)));
+    const auto [low, high] = color_range(scores.data);
+    const Plot plot{c, scores.data, longest, width, height, low, high};
     Picture picture(kMarginLeft + std::max(width, 256) + kMarginRight,
                     kMarginTop + std::max(height, kMinPlotHeight) + kMarginBottom);
-    const auto [low, high] = color_range(scores.data);
-    const auto row_at = [&](int y) { return c.rows * y / height; };
-    const auto key_at = [&](int x) { return longest * x / width; };
-    for (int y = 0; y < height; ++y)
-        for (int x = 0; x < width; ++x) {
-            const int64_t row = row_at(y), key = key_at(x);
-            picture.set(kMarginLeft + x, kMarginTop + y,
-                        block_color(scores.data, longest, row, std::max(row + 1, row_at(y + 1)), key,
-                                    std::max(key + 1, key_at(x + 1)), low, high));
-        }
-
-    picture.text(kMarginLeft, 10,
-                 "score[row, key]   " + std::to_string(c.batch) + " requests, " + std::to_string(c.rows) + " rows, "
-                     + std::to_string(c.heads) + " heads, up to " + std::to_string(longest)
-                     + " keys; largest of each block");
-    picture.text(kMarginLeft, 24, "grey: keys that the row does not see; magenta: NaN");
-    const int64_t key_step = tick_step(longest, 8);
-    for (int64_t key = 0; key < longest; key += key_step) {
-        const int x = kMarginLeft + static_cast<int>(key * width / longest);
-        picture.fill(x, kMarginTop + height, x + 1, kMarginTop + height + 5, kInk);
-        picture.text(x - Picture::text_width(std::to_string(key)) / 2, kMarginTop + height + 8, std::to_string(key));
-    }
-    picture.text(kMarginLeft + width / 2 - 8, kMarginTop + height + 22, "key");
-    const int64_t row_step = tick_step(c.rows, std::max(1, height / 24));
-    for (int64_t row = 0; row < c.rows; row += row_step) {
-        const int y = kMarginTop + static_cast<int>((2 * row + 1) * height / (2 * c.rows));
-        const std::string label = (row == 0 ? "row " : "") + std::to_string(row);
-        picture.fill(kMarginLeft - 5, y, kMarginLeft, y + 1, kInk);
-        picture.text(kMarginLeft - 8 - Picture::text_width(label), y - 4, label);
-    }
-    // A line between requests, where rows are high enough to leave room for it.
-    for (int32_t request = 1; request < c.batch && height / c.rows >= 4; ++request) {
-        const int y = kMarginTop + static_cast<int>(c.cu_seqlens_q[request] * int64_t{height} / c.rows);
-        picture.fill(kMarginLeft, y, kMarginLeft + width, y + 1, kRule);
-    }
-    const int legend_x = picture.width() - kMarginRight + 20, legend_height = std::max(height, kMinPlotHeight) - 4;
-    for (int y = 0; y < legend_height; ++y)
-        picture.fill(legend_x, kMarginTop + y, legend_x + 14, kMarginTop + y + 1,
-                     scale_color(1 - static_cast<double>(y) / (legend_height - 1)));
-    for (int tick = 0; tick <= 4; ++tick) {
-        const int y = kMarginTop + (legend_height - 1) * tick / 4;
-        picture.fill(legend_x + 14, y, legend_x + 18, y + 1, kInk);
-        picture.text(legend_x + 21, y - 4, number(high - (high - low) * tick / 4));
-    }
+    draw_cells(plot, picture);
+    draw_axes(plot, picture);
+    draw_legend(plot, picture);
     picture.write(options.out);
     std::printf("%s: %d x %d pixels, colours from %.4g to %.4g\n", options.out.c_str(), picture.width(),
                 picture.height(), low, high);

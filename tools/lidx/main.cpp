@@ -372,6 +372,13 @@ void add_bench(CLI::App& app, std::function<int()>& chosen) {
     command->add_option("--json", o->json, "Write all there is to know as JSON")->type_name("FILE");
     command->add_option("--csv", o->csv, "Write the rows as CSV")->type_name("FILE");
     command->add_option("--plot", o->plot, "Write a chart")->type_name("FILE.svg");
+    auto* from = command
+                     ->add_option("--from", o->from,
+                                  "Time nothing: table, chart and CSV of what an earlier run wrote with --json")
+                     ->type_name("FILE.json");
+    for (const char* timed : {"--kernel", "--fast", "--rival", "--cublaslt", "--runs", "--warm", "--graph", "--flush",
+                              "--device", "--list"})
+        from->excludes(command->get_option(timed));
     command->footer(
         "FLOPs are 2 * (row, key) pairs * heads * 128; bytes are keys with their scales, scores or lists that are\n"
         "given, and results, once each. The ceiling that binds is the longer of reading those bytes with a plain\n"
@@ -382,6 +389,7 @@ void add_bench(CLI::App& app, std::function<int()>& chosen) {
         "\n"
         "Examples\n"
         "  lidx bench --json bench.json --csv bench.csv --plot bench.svg\n"
+        "  lidx bench --from bench.json --filter '^decode' --plot decode.svg\n"
         "  lidx bench --filter '^decode' --rival ./libother.so\n"
         "  lidx bench --filter '^topk' --warm\n"
         "  lidx bench --workload prefill-2kx8k-h64 decode-64x32k --kernel sm90_score_h64 generic_score");

@@ -5,8 +5,6 @@
 #include <cstdio>
 #include <map>
 
-#include <lidx.h>
-
 #include "bench/results.h"
 
 namespace lidx::command {
@@ -152,7 +150,7 @@ std::string svg_chart(const Results& r) {
 
     svg.text(kMargin, 38, "lidx bench: share of the ceiling that binds", 20, kInk, "start", "600");
     svg.text(kMargin, 58,
-             format("%s · lidx %s · driver %d.%d · %s UTC · ", r.device.c_str(), lidx_version(),
+             format("%s · lidx %s · driver %d.%d · %s UTC · ", r.device.c_str(), r.lidx.c_str(),
                     r.driver_version / 1000, r.driver_version % 1000 / 10, r.date.c_str()) +
                  format("median of %d · L2 %s", r.runs, timing_text(r.timing)) +
                  (r.emulated ? " · an emulator's times mean nothing" : ""),

@@ -2,8 +2,6 @@
 // The results of lidx bench as a table, as JSON and as CSV.
 #include <cstdio>
 
-#include <lidx.h>
-
 #include "bench/results.h"
 #include "json_file.h"
 
@@ -100,7 +98,7 @@ const char* role_text(Role role) {
 
 void print_head(const Results& r) {
     std::printf("%s, driver %d.%d, lidx %s; median, least and most of %d samples by events, ", r.device.c_str(),
-                r.driver_version / 1000, r.driver_version % 1000 / 10, lidx_version(), r.runs);
+                r.driver_version / 1000, r.driver_version % 1000 / 10, r.lidx.c_str(), r.runs);
     switch (r.timing) {
         case Timing::kFlushed:
             std::printf("each one run with L2 %s before it\n",
@@ -153,7 +151,7 @@ std::string json_report(const Results& r) {
     json["compute_capability"] = r.compute_capability;
     json["multiprocessors"] = r.multiprocessors;
     json["driver_version"] = r.driver_version;
-    json["lidx"] = lidx_version();
+    json["lidx"] = r.lidx;
     json["date"] = r.date;
     json["emulated"] = r.emulated;
     json["timing"] = timing_text(r.timing);
@@ -170,6 +168,7 @@ std::string json_report(const Results& r) {
     json["product_source"] = r.tensor ? nlohmann::ordered_json(r.tensor->source) : nullptr;
     json["product_measured"] = r.tensor.has_value() && r.tensor->measured;
     json["rivals"] = r.rivals;
+    json["clock_source"] = r.clock_source;
     json["clocks"] = nlohmann::ordered_json::array();
     json["rows"] = nlohmann::ordered_json::array();
     for (const WorkloadResult& result : r.workloads) {

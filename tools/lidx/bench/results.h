@@ -41,7 +41,7 @@ struct WorkloadResult {
 };
 
 struct Results {
-    std::string device, date;   // UTC
+    std::string device, date, lidx;   // UTC; the library's version
     int compute_capability = 0, multiprocessors = 0, driver_version = 0;
     bool emulated = false;
     std::string clock_source;   // why there are no clocks, or ""
