@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -23,12 +24,13 @@ DEVICE = os.environ.get("LIDX_TEST_DRIVER", "emu")
 TYPES = {"|u1": "B", "<i4": "i", "<f4": "f"}
 
 
-def run(*arguments, env=None):
+def run(*arguments, env=None, cwd=None):
     environment = {name: value for name, value in os.environ.items()
                    if name not in ("PTXEMU_CC", "PTXEMU_SMS", "PTXEMU_STATS", "PTXEMU_PTX",
                                    "PTXEMU_TRACE", "PTXEMU_DETAIL")}
     environment.update(env or {})
-    return subprocess.run([LIDX, *map(str, arguments)], capture_output=True, text=True, env=environment, timeout=600)
+    return subprocess.run([LIDX, *map(str, arguments)], capture_output=True, text=True, errors="replace",
+                          env=environment, cwd=cwd, timeout=600)
 
 
 def read_npy(path):
@@ -1098,6 +1100,45 @@ class BadInput(Command):
             done = subprocess.run([LIDX, "info", "--json"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn("standard output", done.stderr)
+
+    def test_every_option_malformed(self):
+        """Whatever an option is given: an exit code of the list, a word on stderr, and no device is reached."""
+        scores = self.path("given.npy")
+        write_npy(scores, [1, 4], array.array("f", [1, 2, 3, 4]))
+        vectors = self.path("vectors.npy")
+        write_npy(vectors, [2, 64], array.array("f", [1] * 128))
+        out, nothing = self.path("out"), {"LIDX_DRIVER": "/nonexistent/libcuda.so.1"}
+        good = {"gen": {"--out": out}, "score": {"--in": self.case, "--out": out, "--device": "cuda"},
+                "verify": {"--in": self.case, "--indices": scores},
+                "topk": {"--scores": scores, "--out": out, "--device": "cuda"},
+                "index": {"--in": self.case, "--out": out, "--device": "cuda"}, "info": {},
+                "heatmap": {"--in": self.case, "--scores": scores, "--out": out},
+                "quantize": {"--in": vectors, "--codes": out, "--scales": out + "s", "--device": "cuda"},
+                "bench": {"--workload": "smoke"}}
+        listed = re.findall(r"(?m)^  ([a-z]+) ", self.ok("--help").split("Subcommands:")[-1].split("Examples")[0])
+        self.assertEqual(sorted(good), sorted(listed))
+        values = ("", "-1", "1e9", "9" * 30, " 7", "/nonexistent/file", "\udcff", "%s%n" * 300, None)
+        runs = 0
+        for command, arguments in good.items():
+            shown = self.ok(command, "--help").split("Examples")[0]
+            options = re.findall(r"(?m)^  (?:-[a-z],)?(--[a-z0-9-]+)", shown)
+            self.assertTrue(set(arguments) <= set(options), (command, options))
+            for option in options:
+                if option in ("--help", "--list"):
+                    continue
+                for value in values:
+                    if command == "gen" and option == "--seed" or option == "--out" and value not in ("", None):
+                        continue   # any name will do for a file
+                    words = [word for name, given in arguments.items() if name != option for word in (name, given)]
+                    with self.subTest(" ".join([command, option]), value=value):
+                        done = run(command, *words, option, *([] if value is None else [value]), env=nothing,
+                                   cwd=self.folder)
+                        codes = (0, 1, 2, 3) if value is None else (1, 2, 3)   # a flag wants no value
+                        self.assertIn(done.returncode, codes, done.stderr)
+                        self.assertNotEqual(done.stdout + done.stderr, "")
+                        self.assertNotIn("terminate", done.stderr)
+                        runs += 1
+        self.assertGreater(runs, 500)
 
     def test_no_driver(self):
         scores = self.path("scores.npy")

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <system_error>
@@ -63,6 +64,8 @@ int guarded_main(const char* name, int internal_code, Run&& run) {
         code = run();
     } catch (const Failure& failure) {
         return report(failure.code, failure.what());
+    } catch (const std::filesystem::filesystem_error& error) {   // a name that is too long, a folder without rights
+        return report(kBadInputCode, error.path1().string() + ": " + error.code().message());
     } catch (const std::bad_alloc&) {
         return report(internal_code, "out of memory");
     } catch (const std::exception& error) {
