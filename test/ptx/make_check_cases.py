@@ -71,7 +71,7 @@ def registers(f):
            expect=lambda t: 5 if t < 16 else 6)
     f.case('lanes_mixed', 'written in half of the lanes that store', 'setp.lt.u32 %p0, %r0, 16;\n'
            '@%p0 mov.b32 %r9, 5;',
-           [STORE + ' at'])
+           ['undefined-store: byte 64 of the 128 bytes that parameter'])
     f.case('and_with_zero', 'a defined 0 decides and', 'and.b32 %r1, %u, 0xff00;\nand.b32 %r9, %r1, 0x00ff;',
            expect=lambda t: 0)
     f.case('or_with_ones', 'a defined 1 decides or', 'or.b32 %r9, %u, 0xffffffff;', expect=lambda t: 0xffffffff)
@@ -111,7 +111,7 @@ def registers(f):
            'selp.b32 %r9, 5, %u, %p0;',
            expect=five)
     f.case('select_undefined', 'the other one', 'setp.lt.u32 %p0, %r0, 31;\nselp.b32 %r9, 5, %u, %p0;',
-           [STORE + ' at'])
+           ['undefined-store: byte 124 of the 128 bytes that parameter'])
     f.case('select_by_undefined', 'the condition', 'setp.lt.u32 %p0, %u, 31;\nselp.b32 %r9, 5, 6, %p0;', [STORE])
     f.case('select_equal', 'both sides are the same', 'setp.lt.u32 %p0, %u, 31;\nselp.b32 %r9, 5, 5, %p0;',
            expect=five)

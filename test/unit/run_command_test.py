@@ -337,7 +337,9 @@ class Outcomes(Command):
         self.assertIn("pending arrivals 1 of 1", text)
         result = self.read_json("r.json")
         self.assertEqual((result["status"], result["exit_code"]), ("deadlock", 4))
-        self.assertEqual(result["findings"][-1]["code"], "deadlock")
+        finding = result["findings"][-1]
+        self.assertEqual((finding["code"], finding["role"], finding["space"]), ("deadlock", "warp 0", "shared"))
+        self.assertIn("mbarrier " + finding["address"], finding["would_order"])
 
     def test_fault(self):
         kernel = HEADER + """
@@ -356,6 +358,11 @@ class Outcomes(Command):
                          ("illegal-address", "error", 9, "warp 0"))
         for field in ("source", "address", "other", "would_order"):
             self.assertIn(field, finding)
+        self.assertEqual((finding["space"], finding["bytes"], finding["place"]),
+                         ("global", 4, "byte 16 of the 16 bytes of buffer 0, behind their end"))
+        self.assertIn(finding["address"], finding["message"])
+        table = HEADER + ".global .align 8 .b8 table[8];\n.visible .entry k() { .reg .b32 %r; ld.global.b32 %r, [table+8]; }"
+        self.assertIn("byte 8 of the 8 bytes of variable table, behind their end", self.run_ptx(table, code=3))
 
     def test_seeds_find_what_order_hides_and_replay(self):
         text = self.run_ptx(UNORDERED, "--seeds", 50, "--json", self.path("r.json"), block=64, code=3)

@@ -607,13 +607,16 @@ void Definedness::warn_loose(Exec& x, int kind) {
     ptxemu::report(x, std::move(f));
 }
 
-void Definedness::report(Exec& x, int lane, const char* code, const std::string& what, uint32_t slot) {
+void Definedness::report(Exec& x, int lane, const char* code, const std::string& what, uint32_t slot, uint64_t global,
+                         uint64_t bytes) {
     Finding f;
     f.code = code;
     f.party = x.worker->party_at(x.pc);
     f.party.role = "warp " + std::to_string(x.warp->index) + ", lane " + std::to_string(lane);
     f.what = what;
-    f.space = "register";
+    f.space = bytes != 0 ? "global" : "register";
+    f.address = global;
+    f.bytes = bytes;
     if (slot != kSinkSlot) {
         const uint32_t from = origin(x, slot);
         if (from == kNoOrigin) {

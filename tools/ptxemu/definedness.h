@@ -73,7 +73,9 @@ class Definedness {
     void multiplied_wgmma(Exec& x, const AsyncOp& op);
 
     // An undefined value matters here. slot: where the value stands, kSinkSlot: nowhere.
-    void report(Exec& x, int lane, const char* code, const std::string& what, uint32_t slot = kSinkSlot);
+    // global, bytes: what it is about; bytes 0: no memory.
+    void report(Exec& x, int lane, const char* code, const std::string& what, uint32_t slot = kSinkSlot,
+                uint64_t global = 0, uint64_t bytes = 0);
 
     void warn_loose(Exec& x, int kind);
 

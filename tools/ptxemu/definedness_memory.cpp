@@ -13,12 +13,6 @@ namespace {
 
 constexpr uint32_t kMaxElements = 32;   // bytes of one lane's access
 
-std::string hex(uint64_t value) {
-    char text[32];
-    std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
-    return text;
-}
-
 bool any(const uint8_t* bytes, size_t n) {
     return std::any_of(bytes, bytes + n, [](uint8_t b) { return b != 0; });
 }
@@ -201,8 +195,8 @@ void store(Definedness& d, Exec& x, const Insn& in, const ShadowInfo& info, uint
             const uint32_t slot = x.lists[in.list + i];
             copy_from_register(d, x, slot, width[i], l, bytes, bits + i * bytes);
             if (to.global && any(bits + i * bytes, bytes)) {
-                d.report(x, l, "undefined-store",
-                         "an undefined value is stored to global memory at " + hex(address + i * bytes), slot);
+                d.report(x, l, "undefined-store", "an undefined value is stored to global memory", slot,
+                         address + i * bytes, bytes);
             }
         }
         write(to, bytes * count, bits);
@@ -231,11 +225,11 @@ void atomic(Definedness& d, Exec& x, const Insn& in, const ShadowInfo& info, uin
             const bool bad_value = any(value, bytes) || any(other, bytes);
             if (bad_old) unknown[i] |= 1u << l;
             if (at.global && bad_value) {
-                d.report(x, l, "undefined-store", "an atomic operation stores an undefined value to global memory at " +
-                                                      hex(address + i * bytes), any(value, bytes) ? b : c);
+                d.report(x, l, "undefined-store", "an atomic operation stores an undefined value to global memory",
+                         any(value, bytes) ? b : c, address + i * bytes, bytes);
             } else if (at.global && bad_old && op != kExch) {
-                d.report(x, l, "undefined-read", "an atomic operation on global memory at " + hex(address + i * bytes) +
-                                                     ", which nobody has written");
+                d.report(x, l, "undefined-read", "an atomic operation on global memory that nobody has written",
+                         kSinkSlot, address + i * bytes, bytes);
             }
             if (op != kExch && (bad_old || bad_value)) std::memset(value, 0xff, bytes);
             write(at, bytes, value);
@@ -547,9 +541,8 @@ void Definedness::copied(Exec& x, const AsyncOp& op) {
     auto stored = [&](const uint8_t* bits, uint64_t address, uint64_t bytes) {
         const uint8_t* bad = std::find_if(bits, bits + bytes, [](uint8_t b) { return b != 0; });
         if (bad == bits + bytes) return;
-        report(x, op.lane, "undefined-store",
-               "an undefined byte of shared memory is stored to global memory at " +
-                   hex(address + static_cast<uint64_t>(bad - bits)));
+        report(x, op.lane, "undefined-store", "an undefined byte of shared memory is stored to global memory", kSinkSlot,
+               address + static_cast<uint64_t>(bad - bits), 1);
     };
     const bool tensor = op.kind == AsyncKind::kTensorLoad || op.kind == AsyncKind::kTensorStore ||
                         op.kind == AsyncKind::kTensorReduce;

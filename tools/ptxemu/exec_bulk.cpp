@@ -745,13 +745,14 @@ void complete(Exec& x, AsyncOp& op) {
                     reduce_elements(r, to, elements, bytes);
                 };
             }
-            TmaAccess access;
-            access.read = [&](uint64_t address, uint64_t length) -> const uint8_t* {
-                return x.memory->find(address, length).bytes != 0 ? reinterpret_cast<const uint8_t*>(address) : nullptr;
-            };
-            access.write = [&](uint64_t address, uint64_t length) -> uint8_t* {
+            uint64_t asked = 0, asked_bytes = 0;
+            const auto found = [&](uint64_t address, uint64_t length) -> uint8_t* {
+                asked = address, asked_bytes = length;
                 return x.memory->find(address, length).bytes != 0 ? reinterpret_cast<uint8_t*>(address) : nullptr;
             };
+            TmaAccess access;
+            access.read = found;
+            access.write = found;
             const bool load = op.kind == AsyncKind::kTensorLoad;
             Cta& cta = cta_of(x, op.lane, op.shared);
             place(op.shared, op.bytes);
@@ -759,10 +760,10 @@ void complete(Exec& x, AsyncOp& op) {
             const std::string broken =
                 load ? tma_load(*op.map, op.coords, cta.shared.data(), cta.shared_bytes, at, access)
                      : tma_store(*op.map, op.coords, cta.shared.data(), cta.shared_bytes, at, access, combine);
+            if (broken.starts_with("global memory fault"))
+                fault_at(x, RunStatus::kIllegalAddress, op.lane, "global", asked, asked_bytes, broken);
             if (!broken.empty()) {
-                fault(broken.starts_with("global memory fault") ? RunStatus::kIllegalAddress
-                      : broken.starts_with("shared address")    ? RunStatus::kMisaligned
-                                                                : RunStatus::kIllegalInstruction,
+                fault(broken.starts_with("shared address") ? RunStatus::kMisaligned : RunStatus::kIllegalInstruction,
                       op.lane, broken);
             }
             if (load) {

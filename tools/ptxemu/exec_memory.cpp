@@ -22,18 +22,20 @@ std::string hex(uint64_t value) {
     return text;
 }
 
-[[noreturn]] void misaligned(int lane, uint64_t address, uint32_t align) {
-    fault(RunStatus::kMisaligned, lane, "address " + hex(address) + " is not a multiple of " + std::to_string(align));
+[[noreturn]] void misaligned(const Exec& x, const char* space, int lane, uint64_t address, uint64_t bytes,
+                             uint32_t align) {
+    fault_at(x, RunStatus::kMisaligned, lane, space, address, bytes,
+             "address " + hex(address) + " is not a multiple of " + std::to_string(align));
 }
 
 uint8_t* local_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uint32_t align) {
     const uint64_t size = x.program->local_bytes;
     if (address > size || bytes > size - address) {
-        fault(RunStatus::kIllegalAddress, lane,
+        fault_at(x, RunStatus::kIllegalAddress, lane, "local", address, bytes,
               "local address " + hex(address) + " of " + std::to_string(bytes) + " bytes is outside the " +
                   std::to_string(size) + " bytes of the thread");
     }
-    if (address & (align - 1)) misaligned(lane, address, align);
+    if (address & (align - 1)) misaligned(x, "local", lane, address, bytes, align);
     return x.warp->local + static_cast<size_t>(lane) * size + address;
 }
 
@@ -41,12 +43,12 @@ const uint8_t* param_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uin
     if (address >= kParamLocalBase) return local_at(x, lane, address - kParamLocalBase, bytes, align);
     const auto& params = x.cta->launch->params;
     if (address > params.size() || bytes > params.size() - address) {
-        fault(RunStatus::kIllegalAddress, lane,
+        fault_at(x, RunStatus::kIllegalAddress, lane, "parameters", address, bytes,
               "parameter address " + hex(address) + " of " + std::to_string(bytes) + " bytes is outside the " +
                   std::to_string(params.size()) + " bytes of parameters");
     }
     if (write) fault(RunStatus::kIllegalAddress, lane, "kernel parameters cannot be written");
-    if (address & (align - 1)) misaligned(lane, address, align);
+    if (address & (align - 1)) misaligned(x, "parameters", lane, address, bytes, align);
     return params.data() + address;
 }
 
@@ -63,9 +65,9 @@ uint8_t* shared_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uint32_t
         } else {
             why += "CTA's " + hex(x.cta->shared_base + kSharedBase) + ".." + hex(x.cta->shared_base + end);
         }
-        fault(RunStatus::kIllegalAddress, lane, why);
+        fault_at(x, RunStatus::kIllegalAddress, lane, "shared", address, bytes, why);
     }
-    if (address & (align - 1)) misaligned(lane, address, align);
+    if (address & (align - 1)) misaligned(x, "shared", lane, address, bytes, align);
     return x.cta->shared.data() + offset;
 }
 
@@ -84,16 +86,16 @@ uint8_t* cluster_shared_at(Exec& x, int lane, uint64_t address, uint32_t bytes, 
     Cta& cta = cta_of(x, lane, address);
     const uint64_t offset = address - cta.shared_base, end = cta.shared_bytes;
     if (offset < kSharedBase || offset > end || bytes > end - offset) {
-        fault(RunStatus::kIllegalAddress, lane,
-              "shared address " + hex(address) + " of " + std::to_string(bytes) + " bytes is outside the CTA's " +
-                  hex(cta.shared_base + kSharedBase) + ".." + hex(cta.shared_base + end));
+        fault_at(x, RunStatus::kIllegalAddress, lane, "shared", address, bytes,
+                 "shared address " + hex(address) + " of " + std::to_string(bytes) + " bytes is outside the CTA's " +
+                     hex(cta.shared_base + kSharedBase) + ".." + hex(cta.shared_base + end));
     }
     if (cta.exited()) {
-        fault(RunStatus::kIllegalAddress, lane,
+        fault_at(x, RunStatus::kIllegalAddress, lane, "shared", address, bytes,
               "shared address " + hex(address) + " is of the CTA of rank " + std::to_string(cta.rank) +
                   " of the cluster, which has exited");
     }
-    if (address & (align - 1)) misaligned(lane, address, align);
+    if (address & (align - 1)) misaligned(x, "shared", lane, address, bytes, align);
     return cta.shared.data() + offset;
 }
 
@@ -102,13 +104,13 @@ uint8_t* global_at(Exec& x, int lane, uint64_t address, uint64_t bytes, uint32_t
     if (!cached.contains(address, bytes)) {
         const Allocation found = x.memory->find(address, bytes);
         if (found.bytes == 0) {
-            fault(RunStatus::kIllegalAddress, lane,
-                  std::string("global ") + (write ? "write" : "read") + " of " + std::to_string(bytes) +
-                      " bytes at address " + hex(address) + " is outside every allocation");
+            fault_at(x, RunStatus::kIllegalAddress, lane, "global", address, bytes,
+                     std::string("global ") + (write ? "write" : "read") + " of " + std::to_string(bytes) +
+                         " bytes at address " + hex(address) + " is outside every allocation");
         }
         cached = found;
     }
-    if (address & (align - 1)) misaligned(lane, address, align);
+    if (address & (align - 1)) misaligned(x, "global", lane, address, bytes, align);
     return reinterpret_cast<uint8_t*>(address);
 }
 

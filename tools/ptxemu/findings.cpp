@@ -21,7 +21,8 @@ std::string address_text(const Finding& f) {
     if (f.bytes == 0) return {};
     char text[64];
     std::snprintf(text, sizeof text, " (%s 0x%llx", f.space.c_str(), static_cast<unsigned long long>(f.address));
-    return text + (f.space == "tensor memory" ? std::string(")") : ", " + std::to_string(f.bytes) + " bytes)");
+    if (f.space == "tensor memory") return std::string(text) + ")";
+    return text + (", " + std::to_string(f.bytes)) + " bytes" + (f.place.empty() ? "" : ": " + f.place) + ")";
 }
 
 }   // namespace

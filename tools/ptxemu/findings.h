@@ -33,6 +33,7 @@ struct Finding {
     std::string space;           // "shared", "global", "tensor memory", "register"; empty: none
     uint64_t address = 0;        // of the first byte; lane << 16 | column in Tensor Memory
     uint64_t bytes = 0;          // 0: no address
+    std::string place;           // "byte 16 of the 64 bytes of buffer x", "byte 0 of variable tile"; empty: not known
     std::string what;            // the sentence
     std::string would_order;     // which instruction would have ordered the two sides; empty: not a matter of order
     std::string kernel;

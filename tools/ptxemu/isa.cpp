@@ -361,7 +361,7 @@ uint64_t Decoder::symbol_value(const Operand& operand) {
     uint64_t base = 0;
     switch (v->space) {
         case Space::kShared:
-            base = v->is_extern ? align_up(kSharedBase + program_->static_shared_bytes, 1024) : kSharedBase + v->offset;
+            base = v->is_extern ? dynamic_shared_begin(program_->static_shared_bytes) : kSharedBase + v->offset;
             break;
         case Space::kLocal: base = frame_->locals_base + v->offset; break;
         case Space::kParam: {
@@ -977,6 +977,12 @@ std::shared_ptr<Program> Decoder::run(const Function& entry) {
     program_->param_bytes = entry.param_bytes;
     program_->static_shared_bytes = entry.static_shared_bytes;
     program_->source_files = module_.source_files;
+    for (const Variable& v : entry.params) program_->params.push_back({v.name, v.offset, v.bytes});
+    const auto name_shared = [this](const Variable& v) {
+        if (v.space == Space::kShared && !v.is_extern)
+            program_->shared.push_back({v.name.substr(0, v.name.find('#')), v.offset, v.bytes});
+    };
+    for (const Variable& v : module_.globals) name_shared(v);
     for (int i = 0; i < 3; ++i) {
         program_->reqntid[i] = entry.reqntid[i];
         program_->maxntid[i] = entry.maxntid[i];
@@ -990,6 +996,7 @@ std::shared_ptr<Program> Decoder::run(const Function& entry) {
     program_->register_bytes = align_up(program_->register_bytes, 64);
     uint32_t pc = 0;
     for (auto& frame : frames_) {
+        for (const Variable& v : frame.function->locals) name_shared(v);
         frame.first_pc = pc;
         frame_ = &frame;
         lay_out(frame);

@@ -66,7 +66,7 @@ uint64_t GlobalMemory::allocate(uint64_t bytes) {
         auto* words = reinterpret_cast<uint32_t*>(base);
         std::fill(words, words + (low + body - base) / sizeof(uint32_t), kPoison);
     }
-    Block block{bytes, mapping, mapping_bytes, nullptr, 0};
+    Block block{bytes, mapping, mapping_bytes, nullptr, 0, {}};
     if (tracks_writes_) {   // a page of it costs nothing until a byte that it stands for is written
         block.written_bytes = (bytes + 7) / 8;
         void* bits = mmap(nullptr, block.written_bytes, PROT_READ | PROT_WRITE,
@@ -88,7 +88,7 @@ bool GlobalMemory::adopt(uint64_t base, uint64_t bytes) {
     const auto after = blocks_.lower_bound(base);
     if (bytes == 0 || (after != blocks_.end() && after->first - base < bytes)) return false;
     if (after != blocks_.begin() && base - std::prev(after)->first < std::prev(after)->second.bytes) return false;
-    blocks_.emplace(base, Block{bytes, nullptr, 0, nullptr, 0});
+    blocks_.emplace(base, Block{bytes, nullptr, 0, nullptr, 0, {}});
     total_ += bytes;
     return true;
 }
@@ -114,6 +114,25 @@ Allocation GlobalMemory::find(uint64_t address, uint64_t length) const {
         if (allocation.contains(address, length)) return allocation;
     }
     return {};
+}
+
+void GlobalMemory::label(uint64_t base, const std::string& text) {
+    const std::unique_lock lock(mutex_);
+    if (const auto found = blocks_.find(base); found != blocks_.end()) found->second.label = text;
+}
+
+Allocation GlobalMemory::nearest(uint64_t address, std::string* label) const {
+    const std::shared_lock lock(mutex_);
+    auto found = blocks_.upper_bound(address);
+    if (found == blocks_.end() && found == blocks_.begin()) return {};
+    if (found != blocks_.begin()) {
+        const auto below = std::prev(found);
+        const uint64_t offset = address - below->first;
+        const uint64_t behind = offset - std::min(offset, below->second.bytes);
+        if (found == blocks_.end() || behind <= found->first - address) found = below;
+    }
+    *label = found->second.label;
+    return {found->first, found->second.bytes, found->second.written};
 }
 
 void GlobalMemory::mark_written(uint64_t address, uint64_t bytes) {

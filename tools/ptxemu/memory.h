@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <shared_mutex>
+#include <string>
 
 namespace ptxemu {
 
@@ -39,6 +40,10 @@ class GlobalMemory {
     bool release(uint64_t base);                       // false: not the base of a live allocation
     // The allocation that holds [address, address + length), or a zero-sized one. Thread safe.
     Allocation find(uint64_t address, uint64_t length) const;
+    // Names an allocation, for messages.
+    void label(uint64_t base, const std::string& text);
+    // The live allocation that holds the address or is the least away from it, with its label; a zero-sized one: none.
+    Allocation nearest(uint64_t address, std::string* label) const;
     uint64_t allocated_bytes() const;
 
     // While one lives, memory that is released stays readable and writable: a kernel may be using it.
@@ -61,7 +66,14 @@ class GlobalMemory {
     void copy_written(uint64_t dst, uint64_t src, uint64_t bytes);
 
   private:
-    struct Block { uint64_t bytes; void* mapping; uint64_t mapping_bytes; uint8_t* written; uint64_t written_bytes; };
+    struct Block {
+        uint64_t bytes;
+        void* mapping;
+        uint64_t mapping_bytes;
+        uint8_t* written;
+        uint64_t written_bytes;
+        std::string label;
+    };
     mutable std::shared_mutex mutex_;
     static void unmap(const Block& block);
     std::map<uint64_t, Block> blocks_;

@@ -34,6 +34,7 @@ std::map<std::string, uint64_t> place_variables(const Module& module, GlobalMemo
         if (address == 0)
             throw VariableMemoryError("variable '" + v.name + "' of " + std::to_string(v.bytes) + " bytes");
         placed.addresses.emplace(v.name, address);
+        memory.label(address, "variable " + v.name);
         memory.mark_written(address, v.bytes);
         auto* bytes = reinterpret_cast<uint8_t*>(address);
         if (v.bytes <= GlobalMemory::kMaxPoisonedBytes) std::memset(bytes, 0, v.bytes);

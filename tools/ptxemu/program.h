@@ -155,6 +155,12 @@ struct SharedConstant {
     bool wide;
 };
 
+// A parameter or a shared variable, for messages.
+struct NamedPlace {
+    std::string name;
+    uint64_t offset, bytes;   // shared: from kSharedBase
+};
+
 struct ParamCopy {
     uint32_t from, to, bytes;
 };   // offsets in the thread's local memory
@@ -182,12 +188,12 @@ class Program {
     std::vector<std::string> stat_names;
     std::vector<std::string> source_files;
     std::vector<SpecialSlot> specials;
+    std::vector<NamedPlace> params, shared;
     std::vector<std::string> function_of;   // per instruction: function name; empty: the entry
     uint32_t register_bytes = kRegistersBegin;
     uint32_t local_bytes = 0;   // per thread: locals of all functions, then their call areas
     uint32_t param_bytes = 0;
     uint32_t static_shared_bytes = 0;   // offset 0 is shared address kSharedBase
-    uint32_t dynamic_shared_align = 16;
     uint32_t carry_slot = 0;   // condition code register CC.CF, a predicate
     uint32_t reqntid[3] = {0, 0, 0}, maxntid[3] = {0, 0, 0};
     uint32_t cluster[3] = {0, 0, 0}, max_cluster_rank = 0;   // 0: not given
@@ -196,6 +202,8 @@ class Program {
 
 // Shared addresses begin at 1 KiB, as on sm_90 and later, where the system keeps the first KiB of each CTA's window.
 inline constexpr uint32_t kSharedBase = 1024;
+// Where dynamic shared memory begins, behind the static part.
+inline uint32_t dynamic_shared_begin(uint32_t static_bytes) { return (kSharedBase + static_bytes + 1023) / 1024 * 1024; }
 // In a cluster the window of the CTA of rank r begins at r << kRankShift (the addresses that an H200 gives).
 inline constexpr int kRankShift = 24;
 

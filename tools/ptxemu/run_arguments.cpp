@@ -491,6 +491,7 @@ std::vector<uint8_t> RunArguments::place(GlobalMemory& memory) {
         b.address = memory.allocate(b.bytes);
         if (b.address == 0)
             tool::bad_input("buffer " + b.name + ": no memory for " + std::to_string(b.bytes) + " bytes");
+        memory.label(b.address, "buffer " + b.name);
         if (!b.filled) continue;
         std::memcpy(reinterpret_cast<void*>(b.address), b.data.data(), b.bytes);
         memory.mark_written(b.address, b.bytes);

@@ -151,6 +151,7 @@ nlohmann::ordered_json finding_json(const Finding& f, uint64_t seed) {
     json["space"] = f.space;
     json["address"] = address_text(f);
     json["bytes"] = f.bytes;
+    json["place"] = f.place;
     json["message"] = f.what;
     json["other"] = f.other.pc == ~0u ? nlohmann::ordered_json() : party_json(f.other);
     json["would_order"] = f.would_order;

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "definedness.h"
+#include "memory_places.h"
 
 namespace ptxemu {
 namespace {
@@ -143,7 +144,14 @@ void fault(RunStatus status, int lane, const std::string& what) {
     throw Fault{status, what, lane, code()};
 }
 void fault(RunStatus status, const char* code, int lane, const std::string& what) {
-    throw Fault{status, what, lane, code};
+    throw Fault{status, what, lane, code, {}, 0, 0, {}};
+}
+
+void fault_at(const Exec& x, RunStatus status, int lane, const char* space, uint64_t address, uint64_t bytes,
+              const std::string& what) {
+    const std::string place = x.worker->place_of(space, address, bytes);
+    const char* code = status == RunStatus::kMisaligned ? "misaligned-address" : "illegal-address";
+    throw Fault{status, place.empty() ? what : what + ": " + place, lane, code, space, address, bytes, {}};
 }
 
 bool block(Exec& x, uint32_t mask, Wait wait) {
@@ -817,8 +825,9 @@ std::string waits_text(const Fragment& f, const Cta& cta) {
                    std::to_string(cta.cluster->live_threads) + " threads arrived)";
         case Wait::kMbarrier: {
             std::snprintf(hex, sizeof hex, "0x%x", f.wait_address);
-            std::string text = std::string(" for mbarrier ") + hex + " to complete phase " +
-                               std::to_string(f.wait_phase);
+            const std::string place = shared_place(*cta.program, f.wait_address);
+            std::string text = std::string(" for mbarrier ") + hex + (place.empty() ? "" : " (" + place + ")") +
+                               " to complete phase " + std::to_string(f.wait_phase);
             const uint32_t offset = f.wait_address - cta.shared_base;
             if (offset + 8 > cta.shared_bytes) return text;
             uint64_t word;
@@ -869,7 +878,31 @@ void Worker::report_deadlock() {
     const std::string text = waiters_text(&aligned);
     exec.warp = nullptr;
     if (aligned) fault(RunStatus::kIllegalInstruction, -1, "a diverged warp waits for itself" + text);
-    fault(RunStatus::kDeadlock, -1, "deadlock: nothing can run" + text);
+    deadlock("deadlock: nothing can run" + text);
+}
+
+// The finding's side is the first that waits for an mbarrier, or else the first of all.
+void Worker::deadlock(const std::string& what) {
+    Fault f{RunStatus::kDeadlock, what, -1, "deadlock", {}, 0, 0, {}};
+    exec.warp = nullptr;
+    for (const bool any : {false, true}) {
+        for (auto& cta : current->ctas) {
+            for (Warp& warp : cta->warps) {
+                for (const Fragment& fragment : warp.fragments) {
+                    if (exec.warp != nullptr || !(any || fragment.wait == Wait::kMbarrier)) continue;
+                    exec.cta = cta.get();
+                    exec.warp = &warp;
+                    exec.pc = fragment.pc;
+                    f.would_order = "what ends the wait" + waits_text(fragment, *cta);
+                    if (any) continue;
+                    f.space = "shared";
+                    f.address = fragment.wait_address;
+                    f.bytes = 8;
+                }
+            }
+        }
+    }
+    throw f;
 }
 
 void Worker::report_endless_polls() {
@@ -886,8 +919,7 @@ void Worker::report_endless_polls() {
         what += "; " + number(counts.unstarted) + " of the grid cannot start, for the device holds " +
                 std::to_string(counts.capacity) + " at once";
     }
-    exec.warp = nullptr;
-    fault(RunStatus::kDeadlock, -1, what + text);
+    deadlock(what + text);
 }
 
 // Does an operation that this CTA issued still read or write memory of the CTA of this rank? Copies and arrivals that
@@ -946,11 +978,12 @@ void Worker::finish_cta(Cta& cta) {
             if (in_use(op, *issuer, cta.rank)) pending = &op;
         if (!pending) continue;
         exec.cta = issuer.get();
-        exec.warp = nullptr;
+        exec.warp = &issuer->warps[pending->warp];
         exec.pc = pending->pc;
-        fault(RunStatus::kLaunchFailed, "exit-in-flight", -1,
-              (issuer.get() == &cta ? "the CTA" : "the CTA of rank " + std::to_string(cta.rank)) +
-                  std::string(" exits while this asynchronous operation is in flight"));
+        throw Fault{RunStatus::kLaunchFailed,
+                    (issuer.get() == &cta ? "the CTA" : "the CTA of rank " + std::to_string(cta.rank)) +
+                        std::string(" exits while this asynchronous operation is in flight"),
+                    pending->lane, "exit-in-flight", {}, 0, 0, "a wait for its end before the CTA exits"};
     }
     exec.cta = &cta;
     exec.warp = nullptr;
@@ -1090,6 +1123,7 @@ Turn Worker::run_cluster() {
 
 void Worker::report_finding(Finding finding) {
     finding.kernel = program->name;
+    if (finding.bytes != 0) finding.place = place_of(finding.space, finding.address, finding.bytes);
     if (!findings->add(std::move(finding))) fault(RunStatus::kFindings, -1, "too many findings");
 }
 void report(Exec& x, Finding finding) { x.worker->report_finding(std::move(finding)); }
@@ -1102,6 +1136,11 @@ void warn(Exec& x, const char* code, const std::string& what) {
     f.party.role = "warp " + std::to_string(x.warp->index);
     f.what = what;
     report(x, std::move(f));
+}
+
+std::string Worker::place_of(const std::string& space, uint64_t address, uint64_t bytes) const {
+    if (space == "global") return global_place(*program, *launch, *memory, address, bytes);
+    return space == "shared" ? shared_place(*program, address) : std::string();
 }
 
 Party Worker::party_at(uint32_t pc) const {
@@ -1128,6 +1167,11 @@ Finding Worker::fault_finding(const Fault& fault) const {
     if (exec.warp && fault.lane >= 0) f.party.role += ", lane " + std::to_string(fault.lane);
     f.what = fault.what;
     f.kernel = program->name;
+    f.space = fault.space;
+    f.address = fault.address;
+    f.bytes = fault.bytes;
+    f.would_order = fault.would_order;
+    f.place = place_of(f.space, f.address, f.bytes);
     return f;
 }
 

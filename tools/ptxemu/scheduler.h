@@ -52,6 +52,7 @@ struct Worker {
     Finding fault_finding(const Fault& fault) const;
     // The instruction at pc as one side of a finding; role and CTA are the caller's.
     Party party_at(uint32_t pc) const;
+    std::string place_of(const std::string& space, uint64_t address, uint64_t bytes) const;   // Finding::place
     // Takes the kernel's name into it. Ends the launch when there are too many.
     void report_finding(Finding finding);
     // True, and counted, if there is one like it already.
@@ -80,6 +81,7 @@ struct Worker {
     bool force_pollers();
     void note_progress();
     std::string waiters_text(bool* all_aligned) const;
+    [[noreturn]] void deadlock(const std::string& what);
     [[noreturn]] void report_deadlock();
     [[noreturn]] void report_endless_polls();
 };

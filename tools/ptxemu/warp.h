@@ -39,6 +39,9 @@ struct Fault {
     std::string what;
     int lane;           // -1: the warp
     const char* code;   // of the finding
+    std::string space;  // of the address; empty: none
+    uint64_t address = 0, bytes = 0;
+    std::string would_order;
 };
 
 enum class Wait : uint8_t {
@@ -280,6 +283,9 @@ struct Exec {
 
 [[noreturn]] void fault(RunStatus status, int lane, const std::string& what);   // the status names the code
 [[noreturn]] void fault(RunStatus status, const char* code, int lane, const std::string& what);
+// An access that the memory does not take: the message ends with what the address is to a person.
+[[noreturn]] void fault_at(const Exec& x, RunStatus status, int lane, const char* space, uint64_t address,
+                           uint64_t bytes, const std::string& what);
 // For handlers under DeviceConfig::check. Ends the launch when there are too many.
 void report(Exec& x, Finding finding);
 void warn(Exec& x, const char* code, const std::string& what);
