@@ -361,7 +361,8 @@ class Outcomes(Command):
         self.assertEqual((finding["space"], finding["bytes"], finding["place"]),
                          ("global", 4, "byte 16 of the 16 bytes of buffer 0, behind their end"))
         self.assertIn(finding["address"], finding["message"])
-        table = HEADER + ".global .align 8 .b8 table[8];\n.visible .entry k() { .reg .b32 %r; ld.global.b32 %r, [table+8]; }"
+        table = HEADER + (".global .align 8 .b8 table[8];\n"
+                          ".visible .entry k() { .reg .b32 %r; ld.global.b32 %r, [table+8]; }")
         self.assertIn("byte 8 of the 8 bytes of variable table, behind their end", self.run_ptx(table, code=3))
 
     def test_seeds_find_what_order_hides_and_replay(self):

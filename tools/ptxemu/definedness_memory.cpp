@@ -541,8 +541,8 @@ void Definedness::copied(Exec& x, const AsyncOp& op) {
     auto stored = [&](const uint8_t* bits, uint64_t address, uint64_t bytes) {
         const uint8_t* bad = std::find_if(bits, bits + bytes, [](uint8_t b) { return b != 0; });
         if (bad == bits + bytes) return;
-        report(x, op.lane, "undefined-store", "an undefined byte of shared memory is stored to global memory", kSinkSlot,
-               address + static_cast<uint64_t>(bad - bits), 1);
+        report(x, op.lane, "undefined-store", "an undefined byte of shared memory is stored to global memory",
+               kSinkSlot, address + static_cast<uint64_t>(bad - bits), 1);
     };
     const bool tensor = op.kind == AsyncKind::kTensorLoad || op.kind == AsyncKind::kTensorStore ||
                         op.kind == AsyncKind::kTensorReduce;

@@ -203,7 +203,9 @@ class Program {
 // Shared addresses begin at 1 KiB, as on sm_90 and later, where the system keeps the first KiB of each CTA's window.
 inline constexpr uint32_t kSharedBase = 1024;
 // Where dynamic shared memory begins, behind the static part.
-inline uint32_t dynamic_shared_begin(uint32_t static_bytes) { return (kSharedBase + static_bytes + 1023) / 1024 * 1024; }
+inline uint32_t dynamic_shared_begin(uint32_t static_bytes) {
+    return (kSharedBase + static_bytes + 1023) / 1024 * 1024;
+}
 // In a cluster the window of the CTA of rank r begins at r << kRankShift (the addresses that an H200 gives).
 inline constexpr int kRankShift = 24;
 
