@@ -38,7 +38,8 @@ std::shared_ptr<TensorMapArgs> tensor_map_at(Exec& x, int lane, uint64_t address
     }
     std::string why;
     if (map->replaced != 0 && !tensor_map_check(*map, &why, x.device->compute_capability))
-        fault(RunStatus::kIllegalInstruction, lane, "the tensor map, as tensormap.replace has left it, is wrong: " + why);
+        fault(RunStatus::kIllegalInstruction, lane,
+              "the tensor map, as tensormap.replace has left it, is wrong: " + why);
     return map;
 }
 

@@ -24,9 +24,10 @@ bool exec_tensormap_replace(Exec& x, const Insn& in, uint32_t mask) {
     for (int lane = 0; lane < kLanes; ++lane) {
         if (!(mask >> lane & 1)) continue;
         at[lane] = lane_address(x, in, 0, lane);
-        uint8_t* map = space == MemorySpace::kShared   ? shared_at(x, lane, at[lane] & kWindowMask, kMapBytes, kMapAlign)
-                       : space == MemorySpace::kGlobal ? global_at(x, lane, at[lane], kMapBytes, kMapAlign, true)
-                                                       : generic_at(x, lane, at[lane], kMapBytes, kMapAlign, true);
+        uint8_t* map = nullptr;
+        if (space == MemorySpace::kShared) map = shared_at(x, lane, at[lane] & kWindowMask, kMapBytes, kMapAlign);
+        else if (space == MemorySpace::kGlobal) map = global_at(x, lane, at[lane], kMapBytes, kMapAlign, true);
+        else map = generic_at(x, lane, at[lane], kMapBytes, kMapAlign, true);
         const uint64_t value =
             in.flags & kWideOperand ? x.at<uint64_t>(in.slot[1])[lane] : x.at<uint32_t>(in.slot[1])[lane];
         std::string why;
