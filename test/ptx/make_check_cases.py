@@ -429,6 +429,14 @@ tcgen05.wait::ld.sync.aligned;
     f.case('tcgen05_defined', 'row 3 of A and row 5 of B are undefined; another cell is stored', multiply +
            'mov.b32 %r9, 0x42000000;\nsetp.ne.u32 %p0, %r0, 3;\n@%p0 mov.b32 %r9, %r5;' + tail, shared=9216,
            expect=thirty_two)
+    # 0x3838 is 135 / 256 as f16. B is [k][n] in core matrices of 8 x 8, 128 bytes from one to the next along n and 256
+    # along k, and ends where the defined bytes end.
+    f.case('tcgen05_mn_major', 'B is MN-major and of 16 bits; row 3 of A is undefined; another cell is stored',
+           multiply.replace('kind::f8f6f4', 'kind::f16').replace('0x08020010', '0x08050010')
+           .replace('%r3, 16;', '%r3, 99;').replace('%r1, 1088;', '%r1, 1152;')
+           .replace('add.u64 %l4, %l3, 256;', 'add.u64 %l4, %l3, 256;\nxor.b64 %l4, %l4, 0x0000001800180000;') +
+           'mov.b32 %r9, 0x408e6200;\nsetp.ne.u32 %p0, %r0, 3;\n@%p0 mov.b32 %r9, %r5;' + tail, shared=9216,
+           expect=lambda t: 0x408e6200)
     f.case('tcgen05_row', 'lane 3 is row 3 of A', multiply + 'mov.b32 %r9, %r5;' + tail, [STORE], shared=9216)
     f.case('tcgen05_column', 'column 5 is row 5 of B', multiply + 'mov.b32 %r9, 0x42000000;\n'
            'setp.ne.u32 %p0, %r0, 3;\n'

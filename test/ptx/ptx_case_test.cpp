@@ -15,6 +15,7 @@
 //     // refused: text                        decoding must fail, its message containing text
 //     // finds: code: text                     the checks must find this, in every schedule, and nothing else; a
 //                                           warning leaves what "out" must hold. "nothing": not even a warning
+//     // unchecked: 1                         not run with the checks
 //     // seeds: 0 1 2                         schedules, default 0 1 2 3
 //
 // LIDX_PTX_CASES names the folders, separated by colons. LIDX_PTX_DRIVER=PATH runs them through the CUDA driver at PATH
@@ -69,6 +70,7 @@ struct Case {
     uint32_t shared_bytes = 0;
     std::string fails, refused;
     std::vector<std::string> finds;
+    bool unchecked = false;
     bool silent = false;
     std::vector<uint64_t> seeds{0, 1, 2, 3};
 };
@@ -163,6 +165,8 @@ std::vector<Case> read_cases(const std::string& path, const std::string& text) {
             c.fails = value;
         } else if (kind == "refused") {
             c.refused = value;
+        } else if (kind == "unchecked") {
+            c.unchecked = true;
         } else if (kind == "finds") {
             if (value == "nothing") c.silent = true;
             else c.finds.push_back(value);
@@ -284,7 +288,7 @@ void run_on_emulator(const Case& c, const ptxemu::Module& module, const std::map
     if (c.finds.empty())
         for (const uint64_t seed : c.seeds) runs.push_back({seed, false});
     for (const uint64_t seed : c.finds.empty() && !c.silent ? std::vector<uint64_t>{c.seeds.front()} : c.seeds)
-        runs.push_back({seed, true});
+        if (!c.unchecked) runs.push_back({seed, true});
     for (const auto& [seed, check] : runs) {
         INFO(c.file << " " << c.name << ", seed " << seed << (check ? ", checked" : ""));
         ptxemu::Launch launch;

@@ -42,8 +42,8 @@ class Checker {
     // Whole tensor maps, 128 bytes a lane, weakly.
     void map_accessed(Exec& x, uint32_t mask, const uint64_t* maps, MemorySpace space, bool write);
     // One access of all these lanes together.
-    void data_of(Exec& x, uint32_t lanes, uint32_t shared_address, uint32_t bytes, bool write,
-                 uint16_t tag = 0);
+    void data_of(Exec& x, uint32_t lanes, uint32_t shared_address, uint32_t bytes, bool write, uint16_t tag = 0,
+                 bool same = false);
 
     // ---- what orders threads ----
 

@@ -655,13 +655,22 @@ void Definedness::multiplied(Exec& x, const AsyncOp& op) {
         for (uint32_t i = 0; i < 2; ++i) parts[i] = x.cta->cluster->ctas[(x.cta->rank & ~1u) + i]->definedness.get();
         if (!parts[0] || !parts[1]) return;
     }
-    const auto gather = [](Definedness& d, uint64_t bits, int rows, bool mn_major, std::vector<uint8_t>& codes) {
+    const int bytes = static_cast<MmaKind>(op.mma_kind) == MmaKind::kF16 ? 2 : 1;   // of an MN-major element
+    const auto gather = [bytes](Definedness& d, uint64_t bits, int rows, bool mn_major, std::vector<uint8_t>& codes) {
         const size_t begin = codes.size();
         codes.resize(begin + static_cast<size_t>(rows) * 32);
         SmemDescriptor smem;
         if (!decode_smem_descriptor(bits, true, &smem).empty()) return;
         uint8_t* out = codes.data() + begin;
-        if (mn_major) gather_operand_mn(smem, d.shared_.data(), d.shared_bytes(), rows, 32, out);
+        if (mn_major && bytes == 2) {
+            for (int row = 0; row < rows; ++row) {
+                for (int k = 0; k < 16; ++k) {
+                    const uint32_t address = mn_major_address(smem, bytes, row, k);
+                    if (address + 2 <= d.shared_bytes())
+                        std::memcpy(out + row * 32 + k * 2, d.shared_.data() + address, 2);
+                }
+            }
+        } else if (mn_major) gather_operand_mn(smem, d.shared_.data(), d.shared_bytes(), rows, 32, out);
         else gather_operand(smem, d.shared_.data(), d.shared_bytes(), rows, 32, out);
     };
     const uint32_t column = op.tmem & 0xffff, start_lane = op.tmem >> 16;

@@ -60,8 +60,10 @@ bool exec_stmatrix(Exec& x, const Insn& in, uint32_t mask) {
         for (int r = 0; r < 8; ++r) {
             const int lane = 8 * i + r;
             const uint32_t a = shared_address(x, lane, lane_address(x, in, 0, lane), "address");
-            std::memcpy(shared_at(x, lane, a, 16, 16), cells[r], 16);
-            if (x.checker) [[unlikely]] x.checker->data_of(x, 1u << lane, a, 16, true);
+            uint8_t* to = shared_at(x, lane, a, 16, 16);
+            if (x.checker) [[unlikely]]
+                x.checker->data_of(x, 1u << lane, a, 16, true, 0, std::memcmp(to, cells[r], 16) == 0);
+            std::memcpy(to, cells[r], 16);
         }
     }
     return true;

@@ -344,10 +344,10 @@ void Checker::map_accessed(Exec& x, uint32_t mask, const uint64_t* maps, MemoryS
     }
 }
 
-void Checker::data_of(Exec& x, uint32_t lanes, uint32_t shared_address, uint32_t bytes, bool write,
-                      uint16_t tag) {
+void Checker::data_of(Exec& x, uint32_t lanes, uint32_t shared_address, uint32_t bytes, bool write, uint16_t tag,
+                      bool same) {
     Record a = record_of(x, warp_of(x), lanes);
-    a.flags = write ? Record::kWrite : 0;
+    a.flags = static_cast<uint8_t>((write ? Record::kWrite : 0) | (same ? Record::kSameValue : 0));
     a.tag = tag;
     range(MemorySpace::kShared, shared_address, bytes, a,
           group_of(a.warp, static_cast<uint32_t>(std::countr_zero(lanes))));

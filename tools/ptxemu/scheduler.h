@@ -69,7 +69,7 @@ struct Worker {
     Turn run_cluster();
     void start_cluster(uint64_t linear);
     void start_cta(Cta& cta);
-    void finish_stores(Cta& cta);
+    void finish_copies(Cta& cta);
     void finish_cta(Cta& cta);
     template <bool kObserved>
     uint32_t run_warp(Warp& warp, uint32_t budget);

@@ -212,7 +212,7 @@ struct Cta {
     std::shared_ptr<Definedness> definedness;   // DeviceConfig::check only
 
     bool async_pending() const { return !unordered.empty() || tensor_head < tensor_queue.size(); }
-    bool finishing = false;   // its stores read shared memory once more, see Worker::finish_stores
+    bool finishing = false;   // copies use its shared memory once more, see Worker::finish_copies
     bool exited() const { return live_warps == 0 && !finishing; }
 };
 
