@@ -286,8 +286,9 @@ void tensormap_copy(Definedness& d, Exec& x, const Insn& in, const ShadowInfo& i
         for (uint32_t offset = 0; offset < 128; offset += kMaxElements) {
             uint8_t bits[kMaxElements];
             if (read(locate_shared(d, x, l, from + offset, kMaxElements), kMaxElements, bits)) {
-                d.report(x, l, "undefined-store", "an undefined byte of a tensor map is stored to global memory at " +
-                                                      hex(to + offset));
+                const auto bad = std::find_if(bits, bits + kMaxElements, [](uint8_t b) { return b != 0; });
+                d.report(x, l, "undefined-store", "an undefined byte of a tensor map is stored to global memory",
+                         kSinkSlot, to + offset + static_cast<uint64_t>(bad - bits), 1);
                 std::memset(bits, 0, sizeof bits);
             }
             write(locate(d, x, Where::kGlobal, l, to + offset, kMaxElements), kMaxElements, bits);
