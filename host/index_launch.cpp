@@ -165,7 +165,7 @@ void enqueue_index(const lidx_context& context, const lidx_index_plan& plan, con
         const RowWindow window{static_cast<int32_t>(first),
                                static_cast<int32_t>(std::min<int64_t>(first + plan.window_rows, plan.rows))};
         if (scored) enqueue_score_window(context, plan.score, score, window, stream);
-        launch_topk(context, plan.select, topk, window, stream);
+        launch_topk(context, plan.select, topk, window, scored && !plan.score.empty(), stream);
     }
 }
 

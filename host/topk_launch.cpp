@@ -145,7 +145,7 @@ void check_topk_args(const TopkPlan& plan, const lidx_topk_args& args) {
 }
 
 void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_topk_args& args,
-                 const RowWindow& window, CUstream stream) {
+                 const RowWindow& window, bool known_rows, CUstream stream) {
     topk::TopkParams params = plan.params;
     const int64_t ctas = int64_t{window.end - window.first} * params.slices;
     if (ctas > kMaxInt32)
@@ -154,6 +154,7 @@ void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_t
     set_row_pointers(params.view, row_pointers(args));
     params.view.first_row = window.first;
     params.view.end_row = window.end;
+    params.known_rows = known_rows ? 1 : 0;
     params.scores = before_window(const_cast<void*>(args.scores), window,
                                   params.score_stride * float_bytes(params.score_type));
     params.block_table = static_cast<const int32_t*>(args.block_table);
@@ -201,7 +202,7 @@ void enqueue_topk(const lidx_context& context, const lidx_topk_desc& desc, const
     if (empty(desc)) return;
     const TopkPlan plan = plan_topk(desc, context.limits, topk_view(desc), desc.max_rows);
     check_topk_args(plan, args);
-    launch_topk(context, plan, args, {0, desc.max_rows}, stream);
+    launch_topk(context, plan, args, {0, desc.max_rows}, false, stream);
 }
 
 namespace {

@@ -30,9 +30,10 @@ struct TopkPlan {
 TopkPlan plan_topk(const lidx_topk_desc& desc, const DeviceLimits& device, const RowView& view, int64_t window_rows);
 // Throws where a pointer is missing, misplaced or not aligned.
 void check_topk_args(const TopkPlan& plan, const lidx_topk_args& args);
-// args as check_topk_args() saw them; scores of the window alone.
+// args as check_topk_args() saw them; scores of the window alone. known_rows: the launch in front of this one is a
+// scorer's of lidx, with the same row map and lengths (TopkParams::known_rows).
 void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_topk_args& args,
-                 const RowWindow& window, CUstream stream);
+                 const RowWindow& window, bool known_rows, CUstream stream);
 
 void enqueue_topk(const lidx_context& context, const lidx_topk_desc& desc, const lidx_topk_args& args, CUstream stream);
 

@@ -151,8 +151,8 @@ __device__ __forceinline__ void score(const ScoreParams& p) {
     self.warp = shfl(ptx::tid_x() / 32 % 4, 0);
     self.warpgroup = shfl(ptx::tid_x() / kWarpgroupThreads, 0);
     self.warpgroups = p.tiles[2];
-    ptx::griddepcontrol_launch_dependents();
     ptx::griddepcontrol_wait();   // what the kernel before wrote is read from here on
+    ptx::griddepcontrol_launch_dependents();   // not before: a selection reads who sees what ahead of its own wait
     RawSpan raw = ask_span(p, static_cast<int32_t>(self.lane));
     if (self.warpgroup == self.warpgroups - 1) prefetch_table(p, ptx::tid_x() % kWarpgroupThreads);
     self.total = self.unit = self.end = self.before = 0;

@@ -283,8 +283,8 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
         ptx::prefetch_tensormap(&k_map);
         ptx::prefetch_tensormap(&q_map);
     }
-    ptx::griddepcontrol_launch_dependents();
     ptx::griddepcontrol_wait();   // what the kernel before wrote is read from here on
+    ptx::griddepcontrol_launch_dependents();   // not before: a selection reads who sees what ahead of its own wait
     const uint32_t warp = ptx::shfl_sync_idx(thread / 32, 0, ptx::kFullMask);
     if (warp >= 4 * kWarpgroups) {
         ptx::setmaxnreg_dec<kProducerRegisters>();

@@ -343,8 +343,8 @@ template <class T>
 __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::TensorMap& q_map, const ScoreParams& p) {
     auto& shared = *reinterpret_cast<Shared*>(dynamic_shared);
     const uint32_t thread = ptx::tid_x();
-    ptx::griddepcontrol_launch_dependents();
     ptx::griddepcontrol_wait();   // what the kernel before wrote is read from here on
+    ptx::griddepcontrol_launch_dependents();   // not before: a selection reads who sees what ahead of its own wait
     if (thread < kStages) {
         ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_full[thread]), kFullArrivals);
         ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_empty[thread]), kEmptyArrivals);

@@ -30,7 +30,6 @@
 #include "kernel/variants.h"
 #include "ptx/atomic.cuh"
 #include "ptx/elect.cuh"
-#include "ptx/griddep.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/sreg.cuh"
 
@@ -39,13 +38,10 @@ namespace lidx::topk {
 // Shared memory leaves room for two CTAs an SM from sm_90 on, for one before; griddepcontrol is there from sm_90 on.
 #ifndef LIDX_TOPK_SM80
 inline constexpr int kCtasPerSm = 2;
-__device__ __forceinline__ void wait_for_scores() {
-    ptx::griddepcontrol_wait();
-    ptx::griddepcontrol_launch_dependents();
-}
+inline constexpr bool kOverlaps = true;
 #else
 inline constexpr int kCtasPerSm = 1;
-__device__ __forceinline__ void wait_for_scores() {}
+inline constexpr bool kOverlaps = false;
 #endif
 
 extern __shared__ __align__(16) uint8_t dynamic_shared[];
@@ -171,7 +167,7 @@ template <class Score>
 __device__ __forceinline__ void select(const TopkParams& p) {
     auto& shared = *reinterpret_cast<SharedLayout*>(dynamic_shared);
     const Thread self{ptx::tid_x()};
-    wait_for_scores();
+    if constexpr (kOverlaps) wait_for_rows(p);
     if (self.warp() == 0) {
         const auto row = static_cast<int32_t>(ptx::ctaid_x() / static_cast<uint32_t>(p.slices));
         find_row(p, p.view.first_row + row, self.lane(), ptx::cvta_to_shared(&shared.row));
@@ -182,6 +178,7 @@ __device__ __forceinline__ void select(const TopkParams& p) {
     clear(ptx::cvta_to_shared(shared.histogram), kBins, self);
     ptx::bar_sync();
     const Choice choice = choice_of(p, load_row(ptx::cvta_to_shared(&shared.row)).keys.size());
+    if constexpr (kOverlaps) wait_for_scores(p);
     if (slice_index(p) >= slices_of(p, choice)) return;
     // The chosen positions, ascending: forced, chosen, forced.
     const ptx::SharedAddr list = ptx::cvta_to_shared(shared.list);

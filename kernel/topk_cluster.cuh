@@ -3,7 +3,9 @@
 // and reads the counts of all. Those of a round are written before its barrier and read after it; the next round has
 // others.
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernel/topk_layout.h"
 #include "kernel/topk_select.cuh"
@@ -97,17 +99,105 @@ __device__ __forceinline__ Threshold find_held_threshold(Rounds<kSame> rounds, c
     }
 }
 
+// What a round counts in behind the one before; the first has been cleared with all other counts.
+template <int kOfThreads>
+__device__ __forceinline__ ptx::SharedAddr next_histogram(ptx::SharedAddr histogram, const Thread& self) {
+    const ptx::SharedAddr next = histogram + kBins * 4;
+    OwnBins<kOfThreads>::clear(next + OwnBins<kOfThreads>::lowest(self) * 4);
+    ptx::bar_sync();
+    return next;
+}
+
+// Adds a key of the digit's to the list.
+__device__ __forceinline__ void list_key(uint32_t key, const Digit& digit, ptx::SharedAddr listed) {
+    if (key - digit.base > digit.span) return;
+    const uint32_t at = ptx::atom_shared_add_u32(listed + offsetof(ListedKeys, count), 1);
+    ptx::st_shared_u32(listed + at * 4, key);
+}
+
+// The threshold among `count` keys, the first of a list of kListedKeys, zeros behind them; all threads. told: a zero.
+template <class Layout>
+__device__ __forceinline__ Threshold pick_listed(ptx::SharedAddr list, ptx::SharedAddr told, uint32_t count,
+                                                 uint32_t remaining, const Thread& self, Layout& shared) {
+    static_assert(kListedKeys % 16 == 0);
+    const ptx::SharedAddr found = ptx::cvta_to_shared(&shared.found);
+    if (self.index < count) {
+        const uint32_t own = ptx::ld_shared_u32(list + self.index * 4);
+        uint32_t above = 0, equal = 0;
+#pragma unroll 1
+        for (uint32_t i = 0; i < count; i += 16) {
+#pragma unroll
+            for (uint32_t j = 0; j < 16; j += 4) {
+                const ptx::U32x4 four = ptx::ld_shared_v4_u32(list + (i + j) * 4);
+                above += (four.x > own) + (four.y > own) + (four.z > own) + (four.w > own);
+                equal += (four.x == own) + (four.y == own) + (four.z == own) + (four.w == own);
+            }
+        }
+        const bool whole = above + equal == remaining;   // all that are equal
+        if (above < remaining && remaining <= above + equal &&
+            (equal == 1 || ptx::atom_shared_add_u32(told, 1) == 0))
+            ptx::st_shared_v2_u32(found, whole ? own - 1 : own, whole ? 0 : remaining - above);
+    }
+    ptx::bar_sync();
+    uint32_t key, ties;
+    ptx::ld_shared_v2_u32(key, ties, found);
+    return {key, static_cast<int32_t>(ties)};
+}
+
+// The same of all keys that a cluster's CTAs have listed. Adds, of those that CTA self.warp() has: keys above the
+// threshold, and equal to it.
+template <class Layout>
+__device__ __forceinline__ Threshold pick_listed_of_all(uint32_t count, uint32_t remaining, uint32_t ctas,
+                                                        const Thread& self, Layout& shared, uint32_t& before,
+                                                        uint32_t& equal) {
+    constexpr uint32_t kMost = kListedKeys / 32;
+    const ptx::SharedAddr listed = ptx::cvta_to_shared(&shared.counts.listed);
+    const ptx::SharedAddr merged = ptx::cvta_to_shared(shared.counts.merged);
+    const uint32_t lane = self.lane(), peer = self.warp();
+    ptx::fence_release_shared_cta_cluster();
+    ptx::barrier_cluster_arrive_relaxed();
+    ptx::barrier_cluster_wait();
+    uint32_t keys[kMost] = {}, own = 0;
+    if (peer < ctas) {
+        const ptx::ClusterAddr of_peer = ptx::mapa_shared_cluster(listed, peer);
+        own = ptx::ld_shared_cluster_u32(of_peer + offsetof(ListedKeys, count));
+        keys[0] = ptx::ld_shared_cluster_u32(of_peer + lane * 4);
+        uint32_t first = 0;   // in no particular order
+        if (lane == 0) first = ptx::atom_shared_add_u32(ptx::cvta_to_shared(&shared.counts.placed), own);
+        first = ptx::shfl_sync_idx(first, 0, ptx::kFullMask);
+#pragma unroll
+        for (uint32_t i = 0; i < kMost; ++i) {
+            if (i > 0 && 32 * i < own) keys[i] = ptx::ld_shared_cluster_u32(of_peer + (32 * i + lane) * 4);
+            const uint32_t at = first + 32 * i + lane;
+            if (32 * i + lane < own && at < kListedKeys) ptx::st_shared_u32(merged + at * 4, keys[i]);
+        }
+    }
+    ptx::bar_sync();
+    const Threshold threshold =
+        pick_listed(merged, listed + offsetof(ListedKeys, told), count, remaining, self, shared);
+#pragma unroll
+    for (uint32_t i = 0; i < kMost; ++i) {
+        const bool exists = 32 * i + lane < own;
+        before += static_cast<uint32_t>(exists && keys[i] > threshold.key);
+        equal += static_cast<uint32_t>(exists && threshold.ties > 0 && keys[i] == threshold.key);
+    }
+    return threshold;
+}
+
 // The same for all threads of a cluster of two CTAs (or the only one that has keys): each reads the other's whole
-// histogram. Every round has a histogram of its own, which is zeros before.
-template <int kOfThreads, int kSame, class Layout, class CountDigits>
+// histogram. Every round has a histogram of its own. list_digit(digit, listed) lists the digit's keys; without it, more
+// rounds follow.
+template <int kOfThreads, int kSame, class Layout, class CountDigits, class ListDigit = std::nullptr_t>
 __device__ __forceinline__ Share find_pair_threshold(Rounds<kSame> rounds, uint32_t rank, uint32_t ctas,
-                                                     const Thread& self, Layout& shared, CountDigits&& count_digits) {
+                                                     const Thread& self, Layout& shared, CountDigits&& count_digits,
+                                                     const ListDigit& list_digit = nullptr) {
+    constexpr bool kLists = !std::is_same_v<ListDigit, std::nullptr_t>;
     using Bins = OwnBins<kOfThreads>;
     uint32_t before = 0, equal = 0;   // of this thread's bins in the first part: keys above the threshold, and equal
     Share share{};
     ptx::SharedAddr histogram = ptx::cvta_to_shared(shared.counts.histograms);
 #pragma unroll 1
-    for (bool done = false; !done; histogram = histogram + kBins * 4) {
+    while (true) {
         count_digits(rounds, histogram);
         ptx::fence_release_shared_cta_cluster();
         ptx::barrier_cluster_arrive_relaxed();
@@ -120,18 +210,34 @@ __device__ __forceinline__ Share find_pair_threshold(Rounds<kSame> rounds, uint3
         const Found found = pick_bin(all, rounds.remaining, self, shared);
         if (rounds.misled(found.digit)) {
             rounds.restart();
-            continue;
-        }
-        done = rounds.done(found.digit, found.above, found.in_bin);
-        equal = 0;
+        } else {
+            const bool done = rounds.done(found.digit, found.above, found.in_bin);
+            equal = 0;
 #pragma unroll
-        for (uint32_t i = 0; i < Bins::kOwn; ++i) {
-            const uint32_t bin = Bins::lowest(self) + Bins::kOwn - 1 - i;
-            if (bin > found.digit || (rounds.whole && bin == found.digit)) before += first.count[i];
-            else if (bin == found.digit) equal = first.count[i];
+            for (uint32_t i = 0; i < Bins::kOwn; ++i) {
+                const uint32_t bin = Bins::lowest(self) + Bins::kOwn - 1 - i;
+                if (bin > found.digit || (rounds.whole && bin == found.digit)) before += first.count[i];
+                else if (bin == found.digit) equal = first.count[i];
+            }
+            if (done) {
+                share.threshold = rounds.threshold();
+                break;
+            }
+            if constexpr (kLists) {
+                if (found.in_bin <= kListedKeys) {
+                    list_digit(rounds.digit, ptx::cvta_to_shared(&shared.counts.listed));
+                    uint32_t listed_before = 0, listed_equal = 0;
+                    share.threshold = pick_listed_of_all(found.in_bin, rounds.remaining, ctas, self, shared,
+                                                         listed_before, listed_equal);
+                    const bool of_first = self.warp() == 0;
+                    before += of_first ? listed_before : 0;
+                    equal = of_first ? listed_equal : 0;
+                    break;
+                }
+            }
         }
+        histogram = next_histogram<kOfThreads>(histogram, self);
     }
-    share.threshold = rounds.threshold();
     sum_before(rank > 0, before, equal, self, shared, share);
     return share;
 }
@@ -224,7 +330,7 @@ __device__ __forceinline__ Share find_cluster_threshold(Rounds<kSame> rounds, ui
             equal = lane == digit && !rounds.whole ? own : 0;
             if (done) break;
         }
-        histogram = histogram + kBins * 4;
+        histogram = next_histogram<kOfThreads>(histogram, self);
         coarse = coarse + sizeof(shared.coarse[0]);
         sums = sums + (kCoarseBins + kCoarseWidth) * 4;
     }
@@ -234,10 +340,11 @@ __device__ __forceinline__ Share find_cluster_threshold(Rounds<kSame> rounds, ui
 }
 
 // The faster of both.
-template <int kOfThreads, int kSame, class Layout, class CountDigits>
+template <int kOfThreads, int kSame, class Layout, class CountDigits, class ListDigit = std::nullptr_t>
 __device__ __forceinline__ Share find_parts_threshold(const Rounds<kSame>& first, uint32_t rank, uint32_t parts,
-                                                      const Thread& self, Layout& shared, const CountDigits& count) {
-    return parts <= 2 ? find_pair_threshold<kOfThreads>(first, rank, parts, self, shared, count)
+                                                      const Thread& self, Layout& shared, const CountDigits& count,
+                                                      const ListDigit& list = nullptr) {
+    return parts <= 2 ? find_pair_threshold<kOfThreads>(first, rank, parts, self, shared, count, list)
                       : find_cluster_threshold<kOfThreads>(first, rank, parts, self, shared, count);
 }
 

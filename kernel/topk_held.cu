@@ -24,7 +24,6 @@
 #include "kernel/variants.h"
 #include "ptx/cluster.cuh"
 #include "ptx/elect.cuh"
-#include "ptx/griddep.cuh"
 #include "ptx/math.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/sreg.cuh"
@@ -161,6 +160,20 @@ __device__ __forceinline__ void count_keys(const uint32_t (&keys)[kKeysPerThread
     }
 }
 
+__device__ __forceinline__ void list_keys(const uint32_t (&keys)[kKeysPerThread], int32_t groups, const Digit& digit,
+                                          ptx::SharedAddr listed) {
+#pragma unroll
+    for (int j = 0; j < kGroups; ++j) {
+        if (j >= groups) break;
+        uint32_t least = ~0u;
+#pragma unroll
+        for (int c = 0; c < 4; ++c) least = min(least, keys[4 * j + c] - digit.base);
+        if (least > digit.span) continue;
+#pragma unroll
+        for (int c = 0; c < 4; ++c) list_key(keys[4 * j + c], digit, listed);
+    }
+}
+
 // ---- positions
 
 // How many bits of all masks of the CTA lie before each of this thread's four groups of four, and in all.
@@ -225,11 +238,15 @@ __device__ __forceinline__ Chosen choose(const uint32_t (&keys)[kKeysPerThread],
         count_keys(keys, part.groups(), rounds, histogram, nowhere);
     };
     Share share{};
-    if constexpr (kCluster) {
-        const uint32_t parts = parts_of(row_keys, ctas);
-        share = find_parts_threshold<kOfThreads>(first, rank, parts, self, shared, count);
-    } else {
+    if constexpr (!kCluster) {
         share.threshold = find_held_threshold<kOfThreads>(first, self, shared, count);
+    } else if constexpr (kOfThreads == kWideThreads) {
+        const auto list = [&](const Digit& digit, ptx::SharedAddr listed) {
+            list_keys(keys, part.groups(), digit, listed);
+        };
+        share = find_parts_threshold<kOfThreads>(first, rank, parts_of(row_keys, ctas), self, shared, count, list);
+    } else {
+        share = find_parts_threshold<kOfThreads>(first, rank, parts_of(row_keys, ctas), self, shared, count);
     }
     Chosen chosen{0, share.before};
 #pragma unroll
@@ -253,12 +270,11 @@ __device__ __forceinline__ void select(const TopkParams& p) {
     const Thread self{ptx::tid_x()};
     const uint32_t rank = kCluster ? ptx::cluster_ctarank() : 0;
     if constexpr (kCluster)
-        clear<kOfThreads>(ptx::cvta_to_shared(&shared.counts), sizeof(ClusterCounts) / 4, self);
+        clear<kOfThreads>(ptx::cvta_to_shared(&shared.counts), kZeroCountWords, self);
     else clear<kOfThreads>(ptx::cvta_to_shared(shared.histogram), kBins, self);
-    ptx::griddepcontrol_wait();
-    ptx::griddepcontrol_launch_dependents();
+    wait_for_rows(p);
     if (self.warp() == 0) {
-        const uint32_t index = ptx::ctaid_x() / (kCluster ? static_cast<uint32_t>(p.slices) : 1);
+        const uint32_t index = ptx::ctaid_x() >> (kCluster ? cluster_bits(p.slices) : 0);
         find_row(p, p.view.first_row + static_cast<int32_t>(index), self.lane(), own_row);
     }
     ptx::bar_sync();
@@ -275,6 +291,7 @@ __device__ __forceinline__ void select(const TopkParams& p) {
     RowKeys row = load_row(own_row);
     Choice choice = choice_of(p, row.keys.size());
     Part part = part_of(choice);
+    wait_for_scores(p);
     if (rank != 0 && part.keys <= 0) return;   // a short row needs fewer CTAs
     if (choice.k > 0) {
         uint32_t keys[kKeysPerThread];

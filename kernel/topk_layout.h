@@ -93,9 +93,13 @@ struct TopkParams {
     int32_t forced_first, forced_last;   // keys at the two ends of what a row sees that are always chosen
     FloatType score_type;
     int32_t relative;               // column 0 of a row is the first key that it sees
+    int32_t known_rows;             // whose the rows are and what they see may be read ahead of griddepcontrol.wait:
+                                    // it was there when the kernel in front, a scorer of lidx, had waited itself
     IndexKind index_kind;
     SortBy sort_by;
 };
+static_assert(offsetof(TopkParams, scores) == 72 && offsetof(TopkParams, known_rows) == 196,
+              "test/repo/griddep_check.py");
 
 // A row, whose request it is (-1: nobody's) and what it sees.
 struct RowKeys {
@@ -133,15 +137,22 @@ inline constexpr int kHeldThreads = 512;
 inline constexpr int kWideThreads = 1024;
 inline constexpr int kMaxClusterCtas = 16;
 inline constexpr int32_t kMinPartKeys = 1024;
+// log2 of a cluster's CTAs, a power of two up to kMaxClusterCtas: a quotient costs a CTA some 200 clocks.
+LIDX_HOST_DEVICE constexpr int cluster_bits(int32_t ctas) {
+    return static_cast<int>(ctas >= 2) + static_cast<int>(ctas >= 4) + static_cast<int>(ctas >= 8) +
+           static_cast<int>(ctas >= 16);
+}
+static_assert(kMaxClusterCtas == 16);
 LIDX_HOST_DEVICE constexpr int32_t part_keys(int32_t n, int32_t ctas) {
-    const auto count = static_cast<uint32_t>(ctas);
-    const auto each = static_cast<int32_t>(((static_cast<uint32_t>(n) + count - 1) / count + 31) / 32 * 32);
+    const auto each = static_cast<int32_t>((((static_cast<uint32_t>(n) + static_cast<uint32_t>(ctas) - 1) >>
+                                             cluster_bits(ctas)) + 31) / 32 * 32);
     return each < kMinPartKeys ? kMinPartKeys : each;
 }
+// Parts above the least leave no CTA out: what the rounding to 32 adds to all is less than one.
 LIDX_HOST_DEVICE constexpr int32_t parts_of(int32_t n, int32_t ctas) {
-    const auto each = static_cast<uint32_t>(part_keys(n, ctas));
-    return static_cast<int32_t>((static_cast<uint32_t>(n) + each - 1) / each);
+    return part_keys(n, ctas) > kMinPartKeys ? ctas : (n + kMinPartKeys - 1) / kMinPartKeys;
 }
+static_assert(31 * (kMaxClusterCtas - 1) < kMinPartKeys);
 static_assert(kHeldThreads * kKeysPerThread % 32 == 0 && kMinPartKeys <= kHeldThreads * kKeysPerThread);
 
 // How the rows of a launch are held: CTAs per row, a power of two, and their threads. ctas = 0: they are not, being too
@@ -167,6 +178,16 @@ LIDX_HOST_DEVICE constexpr HeldShape held_shape(int64_t rows, int64_t max_keys, 
     return {0, 0};
 }
 
+// Where so few keys are left in the bin of the k-th, two wide CTAs list all and compare each with all.
+inline constexpr int kListedKeys = 128;
+// Zeros at first: `key` stays that behind the last.
+struct ListedKeys {
+    alignas(16) uint32_t key[kListedKeys];
+    uint32_t count;
+    uint32_t told;                      // threads that would tell the threshold: one does
+    uint32_t unused[2];
+};
+
 struct HeldLayout {
     alignas(16) uint32_t histogram[kBins];
     uint32_t nowhere[32];               // where keys without a bin are counted, a word a lane
@@ -179,14 +200,18 @@ struct HeldLayout {
 inline constexpr uint32_t kCoarseWidth = 32;                       // bins of a coarse bin
 inline constexpr uint32_t kCoarseBins = kBins / kCoarseWidth;
 inline constexpr int kMaxRounds = 4;                               // a guess that misled, and the three of any keys
-// What a CTA of a cluster counts, by round; zeros at first.
+// What a CTA of a cluster counts, by round; zeros at first, up to the end of the first histogram.
 struct ClusterCounts {
+    alignas(16) uint32_t sums[kMaxRounds][kCoarseBins + kCoarseWidth];   // of all CTAs: coarse bins, the bins of one
+    ListedKeys listed;                                                   // of the CTA
+    uint32_t merged[kListedKeys];                                        // of all CTAs
+    uint32_t before, equal_before;                                       // in the parts before this one
+    uint32_t placed;                                                     // of merged
+    uint32_t unused;
     alignas(16) uint32_t histograms[kMaxRounds][kBins];
-    uint32_t sums[kMaxRounds][kCoarseBins + kCoarseWidth];         // of all CTAs: coarse bins, then the bins of one
-    uint32_t before, equal_before;                                 // in the parts before this one
-    uint32_t unused[2];
 };
 static_assert(sizeof(ClusterCounts) % 16 == 0);
+inline constexpr int kZeroCountWords = offsetof(ClusterCounts, histograms) / 4 + kBins;
 struct ClusterLayout : HeldLayout {
     ClusterCounts counts;
     alignas(16) uint32_t coarse[kMaxRounds][kCoarseBins / 2];      // two of 16 bits each: a part has up to 16384 keys

@@ -8,9 +8,21 @@
 #include "kernel/schedule.h"
 #include "kernel/topk_layout.h"
 #include "ptx/elect.cuh"
+#include "ptx/griddep.cuh"
 #include "ptx/memory.cuh"
 
 namespace lidx::topk {
+
+// Programmatic dependent launch. Until whose the row is and what it sees may be read:
+__device__ __forceinline__ void wait_for_rows(const TopkParams& p) {
+    if (p.known_rows == 0) ptx::griddepcontrol_wait();
+}
+// until scores may be read and results written. What depends on this grid may start then, not before: it may rely on
+// all that this grid has waited for (TopkParams::known_rows).
+__device__ __forceinline__ void wait_for_scores(const TopkParams& p) {
+    if (p.known_rows != 0) ptx::griddepcontrol_wait();   // who waited for rows has waited
+    ptx::griddepcontrol_launch_dependents();
+}
 
 // A row whose request cu_seqlens tells. All of a warp look at a request each, from `first` on: those where the row's is
 // if the ones before have max_tokens each, or all of a small batch. One answer of the memory instead of a search's

@@ -22,7 +22,6 @@
 #include "kernel/variants.h"
 #include "ptx/cluster.cuh"
 #include "ptx/elect.cuh"
-#include "ptx/griddep.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/sreg.cuh"
 
@@ -133,18 +132,18 @@ __device__ __forceinline__ void select(const TopkParams& p) {
     auto& shared = *reinterpret_cast<SpreadLayout*>(dynamic_shared);
     const Thread self{ptx::tid_x()};
     const uint32_t rank = ptx::cluster_ctarank();
-    clear(ptx::cvta_to_shared(&shared.counts), sizeof(ClusterCounts) / 4, self);
+    clear(ptx::cvta_to_shared(&shared.counts), kZeroCountWords, self);
     clear(ptx::cvta_to_shared(shared.histogram), kBins, self);
-    ptx::griddepcontrol_wait();
-    ptx::griddepcontrol_launch_dependents();
+    wait_for_rows(p);
     if (self.warp() == 0) {
-        const auto index = static_cast<int32_t>(ptx::ctaid_x() / static_cast<uint32_t>(p.slices));
+        const auto index = static_cast<int32_t>(ptx::ctaid_x() >> cluster_bits(p.slices));
         find_row(p, p.view.first_row + index, self.lane(), ptx::cvta_to_shared(&shared.row));
     }
     ptx::bar_sync();
     const RowKeys row = load_row(ptx::cvta_to_shared(&shared.row));
     const Choice choice = choice_of(p, row.keys.size());
     const int32_t parts = spread_parts(choice.keys, p.slices);
+    wait_for_scores(p);
     if (static_cast<int32_t>(rank) >= parts) return;   // a short row needs fewer CTAs
     const int32_t each = slice_keys(choice.keys, parts), begin = static_cast<int32_t>(rank) * each;
     const bool sorted = p.sort_by == SortBy::kScore;

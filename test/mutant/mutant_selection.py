@@ -8,7 +8,7 @@ ANY = VALUE | UNDEFINED | UNORDERED | {"illegal-address", "exit-before-access"}
 SELECTION = [
     Kind("a CTA barrier is missing", r"bar\.sync 0;", "", ANY | {"ordered-by-convergence"}, [0, 3, -1]),
     Kind("a count is missing", PREDICATED + r"red\.shared\.add\.u32[^;]*;", "", ANY, [0], every=False),
-    Kind("a word of shared memory is not written", r"st\.shared\.u32[^;]*;", "", ANY, [0, 2], every=False),
+    Kind("a word of shared memory is not written", PREDICATED + r"st\.shared\.u32[^;]*;", "", ANY, [0, 2], every=False),
     Kind("what was counted is not cleared", r"st\.shared\.v4\.u32[^;]*;", "", ANY, [0], every=False),
     Kind("a sum over the warp is missing", r"redux\.sync\.add\.u32 (%r\d+), (%r\d+), %r\d+;", r"mov.u32 \1, \2;",
          ANY | STUCK, [0, 1], every=False),
