@@ -37,13 +37,9 @@ namespace {
         .tile_keys = kTileKeys,                                                                  \
         .tile_tokens = tokens_,                                                                  \
         .q_box_rows = tokens_ * heads_,                                                          \
-        .q_head_slots = 0,                                                                       \
-        .q_pairs = false,                                                                        \
-        .auto_tokens = 0,                                                                        \
         .threads = sm100_score::kThreads,                                                        \
         .shared_bytes = sm100_score::launch_shape<heads_, tokens_>().shared_bytes,               \
         .shared_bytes_decode = sm100_score::launch_shape<heads_, tokens_>().shared_bytes_decode, \
-        .shared_bytes_static = 0,                                                                \
         .tmem_columns = sm100_score::launch_shape<heads_, tokens_>().tmem_columns,               \
     },
 // sm_90a code runs on compute capability 9.0 alone (PTX ISA, .target: architecture-specific targets).
@@ -75,8 +71,6 @@ namespace {
         .threads = source_::kThreads,                                                                                \
         .shared_bytes = shared_,                                                                                     \
         .shared_bytes_decode = decode_,                                                                              \
-        .shared_bytes_static = 0,                                                                                    \
-        .tmem_columns = 0,                                                                                           \
     },
 #define LIDX_SM90_FAST_ROW(symbol_, heads_, depth_, tokens_)                                                         \
     LIDX_SM90_ROW(sm90_fast, symbol_, LIDX_ARITHMETIC_SM90_FAST, heads_, depth_, tokens_, kAllFeatures, 64, false,   \
@@ -116,15 +110,9 @@ namespace {
         .schedule = Schedule::kWarpgroups,                                                                           \
         .tile_keys = sm90_decode::kTileKeys,                                                                         \
         .tile_tokens = tokens_,                                                                                      \
-        .q_box_rows = 0,                                                                                             \
-        .q_head_slots = 0,                                                                                           \
-        .q_pairs = false,                                                                                            \
-        .auto_tokens = 0,                                                                                            \
         .threads = sm90_decode::kThreads,                                                                            \
         .shared_bytes = sm90_decode::shared_bytes(sm90_decode::kGroups, sm90_decode::kWarpgroups),                   \
         .shared_bytes_decode = sm90_decode::shared_bytes(1, sm90_decode::kWarpgroups),                               \
-        .shared_bytes_static = 0,                                                                                    \
-        .tmem_columns = 0,                                                                                           \
     },
 #define LIDX_GENERIC_SCORE_ROW(symbol_, heads_, depth_, tokens_)   \
     KernelRow{                                                     \
@@ -144,15 +132,10 @@ namespace {
         .schedule = Schedule::kTiles,                              \
         .tile_keys = kTileKeys,                                    \
         .tile_tokens = tokens_,                                    \
-        .q_box_rows = 0,                                           \
-        .q_head_slots = 0,                                         \
-        .q_pairs = false,                                          \
-        .auto_tokens = 0,                                          \
         .threads = generic_score::kThreads,                        \
         .shared_bytes = generic_score::kDynamicSharedBytes,        \
         .shared_bytes_decode = generic_score::kDynamicSharedBytes, \
         .shared_bytes_static = generic_score::kStaticSharedBytes,  \
-        .tmem_columns = 0,                                         \
     },
 #define LIDX_ROWS(family) LIDX_##family##_VARIANTS(LIDX_##family##_ROW)
 constexpr KernelRow kRows[] = {LIDX_SCORERS(LIDX_ROWS)};

@@ -48,15 +48,15 @@ struct KernelRow {
     Schedule schedule;
     int tile_keys;
     int tile_tokens;
-    int q_box_rows;  // of the Q tensor map: token-head pairs
-    int q_head_slots;  // that a token has in those boxes, where there are more than heads; or 0
-    bool q_pairs;    // Q boxes are pairs of tokens, the order of heads kernel/sm90_wide_layout.h's
-    int auto_tokens;  // chosen by itself from so many tokens a request on, on average of what may come
+    int q_box_rows = 0;      // of the Q tensor map: token-head pairs
+    int q_head_slots = 0;    // that a token has in those boxes, where there are more than heads; or 0
+    bool q_pairs = false;    // Q boxes are pairs of tokens, the order of heads kernel/sm90_wide_layout.h's
+    int auto_tokens = 0;     // chosen by itself from so many tokens a request on, on average of what may come
     int threads;
     int shared_bytes;         // dynamic
     int shared_bytes_decode;  // dynamic, the smallest launch; equal: all launches have the same
-    int shared_bytes_static;
-    int tmem_columns;
+    int shared_bytes_static = 0;
+    int tmem_columns = 0;
 };
 
 #define LIDX_COUNT_ROW(...) +1

@@ -139,8 +139,12 @@ class GpuCheck(unittest.TestCase):
         return done.returncode, lines, report, {stage["name"]: stage for stage in report["stages"]}
 
     def test_all_is_well(self):
+        rival, product = os.path.join(self.folder, "other.so"), os.path.join(self.folder, "lt.so")
+        for path in (rival, product):
+            with open(path, "w", encoding="utf-8"):
+                pass
         code, lines, report, stages = self.run_script("--headers", self.fakes, "-D", "toolkit_home=/t", "--rival",
-                                                      "other.so", "--cublaslt", "/lt.so")
+                                                      rival, "--cublaslt", product)
         self.assertEqual(lines[-1], "gpu-check: 20 stages passed, 0 failed")
         self.assertEqual(code, 0)
         self.assertEqual([s["name"] for s in report["stages"]][:8], STAGES)
@@ -159,7 +163,7 @@ class GpuCheck(unittest.TestCase):
             self.assertEqual("--warm" in stages[name]["command"], name == "bench_warm")
             self.assertEqual([stages[name]["command"][stages[name]["command"].index(option) + 1]
                               for option in ("--rival", "--cublaslt", "--plot")],
-                             [os.path.abspath("other.so"), "/lt.so", os.path.join(self.folder, "out", name + ".svg")])
+                             [rival, product, os.path.join(self.folder, "out", name + ".svg")])
         self.assertEqual(stages["profile"]["result"], [
             {"kernel": "score", "Memory Throughput [%]": "91.5", "Duration [us]": "12"},
             {"kernel": "score", "Duration [us]": "14"}])
@@ -285,8 +289,10 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(stages["tests"]["status"], "skipped")
 
     def test_usage(self):
-        for arguments in (["--budget", "0"], ["--jobs", "x"], ["--headers", "/nonexistent"], ["-D", "x"], ["--what"]):
-            done = subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=60)
+        for arguments in (["--budget", "0"], ["--jobs", "x"], ["--headers", "/nonexistent"], ["-D", "x"], ["--what"],
+                          ["--rival", "/none.so"], ["--cublaslt", "/none.so"], ["--out", "/dev/null/x"]):
+            done = subprocess.run(self.command(*arguments), env=self.environment({}), capture_output=True, text=True,
+                                  timeout=60)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertFalse(os.path.exists(os.path.join(self.folder, "out")))
 

@@ -51,13 +51,6 @@ lidx_score_desc describe(const Case& c, const std::string& kernel) {
 
 namespace {
 
-lidx_support support_of(const Machine& machine, const lidx_score_desc& desc) {
-    lidx_support support = {};
-    support.struct_size = sizeof support;
-    machine.check(lidx_supports(machine.context(), &desc, &support));
-    return support;
-}
-
 CaseMachine open_emulator(const std::filesystem::path& stats) {
     ::setenv("PTXEMU_PROGRESS", "1", 0);
     if (!stats.empty()) {

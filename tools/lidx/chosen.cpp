@@ -48,6 +48,10 @@ void require_cells(const std::filesystem::path& file, int64_t rows, int32_t k) {
                   std::to_string(most));
 }
 
+namespace {
+
+// The first key of each row's request where the keys of all requests lie one behind the other, as lidx_gather_enqueue()
+// leaves them.
 std::vector<int32_t> gathered_offsets(const Case& c) {
     std::vector<int32_t> offsets;
     int64_t first = 0;
@@ -61,6 +65,17 @@ std::vector<int32_t> gathered_offsets(const Case& c) {
         first += c.length(request);
     }
     return offsets;
+}
+
+}  // namespace
+
+std::vector<int32_t> offsets_of(const Case& c, const std::string& output, const std::filesystem::path& offsets) {
+    if (output == "physical" && c.contiguous())
+        bad_input("--output physical: the case is contiguous, it has no block table");
+    if (!offsets.empty() && output != "ragged")
+        bad_input("--offsets: only --output ragged adds them, not " + output);
+    if (!offsets.empty()) return read_npy<int32_t>(offsets, {c.rows}).data;
+    return output == "ragged" ? gathered_offsets(c) : std::vector<int32_t>{};
 }
 
 void describe(const ChoiceOptions& choice, nlohmann::ordered_json& json) {

@@ -55,9 +55,10 @@ struct ChosenFiles {
 // Throws Failure(kBadInput) where so many rows of k have more cells than 2^31 - 1. file: what has them.
 void require_cells(const std::filesystem::path& file, int64_t rows, int32_t k);
 
-// The first key of each row's request where the keys of all requests lie one behind the other, as lidx_gather_enqueue()
-// leaves them.
-std::vector<int32_t> gathered_offsets(const Case& c);
+// What output "ragged" adds to the positions of each row, [rows]: a file's, or where the request's keys begin if those
+// of all requests lie one behind the other, as lidx_gather_enqueue() leaves them. Empty for other outputs. Throws
+// Failure(kBadInput) where output or offsets do not go with the case, or with each other.
+std::vector<int32_t> offsets_of(const Case& c, const std::string& output, const std::filesystem::path& offsets);
 
 // The fields of the summary that say how keys were chosen.
 void describe(const ChoiceOptions& choice, nlohmann::ordered_json& json);

@@ -14,7 +14,6 @@
 #include "commands.h"
 #include "failure.h"
 #include "machine.h"
-#include "npy.h"
 #include "output_file.h"
 
 namespace lidx::command {
@@ -91,13 +90,7 @@ int run_index(const IndexOptions& options) {
     const Case c = read_case(options.in);
     if (const auto bad_id = bad_page_id(c)) bad_input((options.in / *bad_id).string());
     require_cells(options.in / "q.npy", c.rows, options.k);
-    if (options.output == "physical" && c.contiguous())
-        bad_input("--output physical: the case is contiguous, it has no block table");
-    if (!options.offsets.empty() && options.output != "ragged")
-        bad_input("--offsets: only --output ragged adds them, not " + options.output);
-    std::vector<int32_t> offsets;
-    if (!options.offsets.empty()) offsets = read_npy<int32_t>(options.offsets, {c.rows}).data;
-    else if (options.output == "ragged") offsets = gathered_offsets(c);
+    const std::vector<int32_t> offsets = offsets_of(c, options.output, options.offsets);
     const lidx_index_desc desc = describe_index(c, options);
     lidx_score_desc scorer = desc.score;   // as lidx_supports asks for it: a stride of its own
     scorer.score_stride = describe(c, options.kernel).score_stride;

@@ -110,6 +110,13 @@ std::unique_ptr<Machine> open_machine(const std::string& device) {
     return std::make_unique<Machine>(emulator_path().c_str(), 0);
 }
 
+lidx_support support_of(const Machine& machine, const lidx_score_desc& desc) {
+    lidx_support support = {};
+    support.struct_size = sizeof support;
+    machine.check(lidx_supports(machine.context(), &desc, &support));
+    return support;
+}
+
 DeviceBuffer::DeviceBuffer(const Machine& machine, size_t size_bytes) : machine_(machine) {
     const CUresult result = machine_.driver().cuMemAlloc(&address_, std::max<size_t>(size_bytes, 256));
     if (result != CUDA_SUCCESS)

@@ -49,11 +49,14 @@ class Machine {
     double open_ms_ = 0;
 };
 
-// The machine of --device: auto (the first CUDA device, else, with a line on stderr, the emulator), cuda or emu. Throws
-// Failure(kNoDevice).
 // Said behind the reason why a GPU that was asked for is not there.
 inline constexpr const char* kWithoutGpu = " (--device emu needs no GPU)";
+// The machine of --device: auto (the first CUDA device, else, with a line on stderr, the emulator), cuda or emu. Throws
+// Failure(kNoDevice).
 std::unique_ptr<Machine> open_machine(const std::string& device);
+
+// What lidx_supports() says; throws where the description is not valid.
+lidx_support support_of(const Machine& machine, const lidx_score_desc& desc);
 
 // Device memory. A size of 0 allocates a little all the same, so that pointers are never null.
 class DeviceBuffer {

@@ -269,14 +269,7 @@ std::span<const int32_t> row_of(const Npy<int32_t>& indices, int64_t row) {
 int verify_indices_of_case(const VerifyOptions& options, const Case& c, const std::vector<float>* scores) {
     const Npy<int32_t> indices = read_indices(options, c.rows);
     const Selection selection = read_selection(options);
-    if (selection.output == "physical" && c.contiguous())
-        bad_input("--output physical: the case is contiguous, it has no block table");
-    if (!options.offsets.empty() && selection.output != "ragged")
-        bad_input("--offsets: only --output ragged adds them, not " + selection.output);
-    std::vector<int32_t> offsets;
-    if (!options.offsets.empty()) offsets = read_npy<int32_t>(options.offsets, {c.rows}).data;
-    else if (selection.output == "ragged") offsets = gathered_offsets(c);
-    KeyNames names(c, selection, std::move(offsets));
+    KeyNames names(c, selection, offsets_of(c, selection.output, options.offsets));
 
     const bool bf16 = selection.score_type == "bf16", exact = options.exact || scores != nullptr;
     if (options.exact) require_lattice(c);

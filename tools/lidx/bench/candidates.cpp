@@ -58,13 +58,6 @@ lidx_score_desc score_desc(const Workload& w, const Extent& extent, const Inputs
     return desc;
 }
 
-lidx_support support_of(const Machine& machine, const lidx_score_desc& desc) {
-    lidx_support support = {};
-    support.struct_size = sizeof support;
-    machine.check(lidx_supports(machine.context(), &desc, &support));
-    return support;
-}
-
 // Null where the kernel does not serve it, and says so.
 const char* symbol_for(const Machine& machine, const lidx_score_desc& desc) {
     const lidx_support support = support_of(machine, desc);
