@@ -307,6 +307,18 @@ TEST_CASE("alone: contexts", "[.][alone]") {
     CHECK(cuCtxSetCurrent(nullptr) == CUDA_SUCCESS);
     CHECK(cuCtxPopCurrent(nullptr) == CUDA_ERROR_INVALID_CONTEXT);
     CHECK(cuCtxSynchronize() == CUDA_ERROR_INVALID_CONTEXT);
+#if CUDA_VERSION >= 13000
+    CHECK(cuCtxSynchronize_v2(nullptr) == CUDA_ERROR_INVALID_CONTEXT);
+    CUdevice device_of = -1;
+    CHECK(cuCtxGetDevice_v2(&device_of, nullptr) == CUDA_ERROR_INVALID_CONTEXT);
+    CUcontext known = nullptr;
+    REQUIRE(cuDevicePrimaryCtxRetain(&known, 0) == CUDA_SUCCESS);   // a context that is not current
+    CHECK(cuCtxSynchronize_v2(known) == CUDA_SUCCESS);
+    CHECK(cuCtxGetDevice_v2(&device_of, known) == CUDA_SUCCESS);
+    CHECK(device_of == 0);
+    CHECK(cuCtxGetDevice_v2(nullptr, known) == CUDA_ERROR_INVALID_VALUE);
+    REQUIRE(cuDevicePrimaryCtxRelease(0) == CUDA_SUCCESS);
+#endif
 }
 
 TEST_CASE("contexts: stack, primary count, destroyed ones", "[driver]") { CHECK(passes_alone("alone: contexts", {})); }

@@ -17,6 +17,15 @@ std::shared_ptr<Context> find_context(State& s, CUcontext handle) {
     return found->second;
 }
 
+void synchronize(State& s, const Context* context) {
+    check_sticky(s);
+    for (const auto& capture : s.captures) {
+        if (capture->context != context) continue;
+        capture->invalid = true;
+        fail(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a stream of the context is being captured");
+    }
+}
+
 std::shared_ptr<Context> make_context(State& s, unsigned flags) {
     check_sticky(s);
     auto context = std::make_shared<Context>();
@@ -178,6 +187,17 @@ PTXEMU_API CUresult CUDAAPI cuCtxGetDevice(CUdevice* device) {
     });
 }
 
+// Of CUDA 13.0; a null context is the current one.
+PTXEMU_API CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice* device, CUcontext handle) {
+    if (handle == nullptr) return cuCtxGetDevice(device);
+    return guarded("cuCtxGetDevice_v2", [&] {
+        const Initialised call;
+        require(device, "device");
+        find_context(call.s, handle);
+        *device = 0;
+    });
+}
+
 PTXEMU_API CUresult CUDAAPI cuCtxGetFlags(unsigned int* flags) {
     return guarded("cuCtxGetFlags", [&] {
         const Current call;
@@ -208,11 +228,15 @@ PTXEMU_API CUresult CUDAAPI cuCtxGetApiVersion(CUcontext handle, unsigned int* v
 PTXEMU_API CUresult CUDAAPI cuCtxSynchronize(void) {
     return guarded("cuCtxSynchronize", [&] {
         const Current call;
-        for (const auto& capture : call.s.captures) {
-            if (capture->context != call.context.get()) continue;
-            capture->invalid = true;
-            fail(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a stream of the context is being captured");
-        }
+        synchronize(call.s, call.context.get());
+    });
+}
+
+PTXEMU_API CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle) {
+    if (handle == nullptr) return cuCtxSynchronize();
+    return guarded("cuCtxSynchronize_v2", [&] {
+        const Initialised call;
+        synchronize(call.s, find_context(call.s, handle).get());
     });
 }
 

@@ -11,8 +11,8 @@
     X(cuCheckpointProcessRestore) X(cuCheckpointProcessUnlock) X(cuCoredumpGetAttribute) \
     X(cuCoredumpGetAttributeGlobal) X(cuCoredumpSetAttribute) X(cuCoredumpSetAttributeGlobal) X(cuCtxAttach) \
     X(cuCtxCreate) X(cuCtxCreate_v3) X(cuCtxDestroy) X(cuCtxDetach) X(cuCtxFromGreenCtx) X(cuCtxGetDevResource) \
-    X(cuCtxGetDevice_v2) X(cuCtxGetExecAffinity) X(cuCtxPopCurrent) X(cuCtxPushCurrent) X(cuCtxRecordEvent) \
-    X(cuCtxSynchronize_v2) X(cuCtxWaitEvent) X(cuDestroyExternalMemory) X(cuDestroyExternalSemaphore) \
+    X(cuCtxGetExecAffinity) X(cuCtxPopCurrent) X(cuCtxPushCurrent) X(cuCtxRecordEvent) \
+    X(cuCtxWaitEvent) X(cuDestroyExternalMemory) X(cuDestroyExternalSemaphore) \
     X(cuDevResourceGenerateDesc) X(cuDevSmResourceSplitByCount) X(cuDeviceGetDevResource) \
     X(cuDeviceGetGraphMemAttribute) X(cuDeviceGetHostAtomicCapabilities) X(cuDeviceGetLuid) \
     X(cuDeviceGetNvSciSyncAttributes) X(cuDeviceGetP2PAtomicCapabilities) X(cuDeviceGetP2PAttribute) \
