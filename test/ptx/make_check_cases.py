@@ -40,6 +40,8 @@ class File:
             text += f'// finds: {f}\n'
         if block != 32:
             text += f'// block: {block}\n'
+        if grid != 1:
+            text += f'// grid: {grid}\n'
         lines = ['mov.u32 %r0, %tid.x;', 'ld.param.u64 %l1, [p1];', 'mad.wide.u32 %l2, %r0, 4, %l1;']
         if ins is not None:
             lines.append('ld.param.u64 %l0, [p0];')
@@ -72,6 +74,17 @@ def registers(f):
     f.case('lanes_mixed', 'written in half of the lanes that store', 'setp.lt.u32 %p0, %r0, 16;\n'
            '@%p0 mov.b32 %r9, 5;',
            ['undefined-store: byte 64 of the 128 bytes that parameter'])
+    second = 'mov.u32 %r1, %ctaid.x;\nsetp.ne.u32 %p0, %r1, 0;\n'
+    f.case('written_by_the_cta_before', 'the first CTA writes it and ends; registers are not handed on', second +
+           '@%p0 bra L;\nmov.b32 %r9, 5;\nret;\nL:', [STORE], grid=2)
+    f.case('written_on_one_way', 'the first CTA goes another way to the same store', second +
+           '@%p0 bra L;\nmov.b32 %r9, 5;\nbra M;\nL:\n@%p0 add.u32 %r1, %r1, 1;\nM:\n'
+           '@%p0 st.global.b32 [%l2], %r9;\nret;', [STORE], grid=2)
+    f.case('written_by_a_guarded_move', 'in the first CTA', second + '@!%p0 mov.b32 %r9, 5;\n@!%p0 ret;', [STORE],
+           grid=2)
+    f.case('written_in_a_loop', 'whose first round reads it', second + 'mov.b32 %r2, 0;\nL:\n'
+           '@%p0 st.global.b32 [%l2], %r9;\nmov.b32 %r9, 5;\nadd.u32 %r2, %r2, 1;\nsetp.lt.u32 %p1, %r2, 2;\n'
+           '@%p1 bra L;\nret;', [STORE], grid=2)
     f.case('and_with_zero', 'a defined 0 decides and', 'and.b32 %r1, %u, 0xff00;\nand.b32 %r9, %r1, 0x00ff;',
            expect=lambda t: 0)
     f.case('or_with_ones', 'a defined 1 decides or', 'or.b32 %r9, %u, 0xffffffff;', expect=lambda t: 0xffffffff)

@@ -112,8 +112,9 @@ class Checker {
         uint32_t count = 0, pc = 0;   // the warp's count-th wgmma; 0: none
     };
     struct RegisterState {
-        static constexpr uint32_t kNever = ~0u, kClean = ~1u;
-        uint32_t touched = kNever;       // pc that last accessed it behind the last wgmma.fence; kNever: no fence yet
+        static constexpr uint32_t kNever = ~0u;
+        uint32_t touched = kNever;       // pc that last accessed it
+        uint32_t fences = 0;             // of the warp when it did; kNever with 0: not accessed, nor fenced
         uint8_t shape = 0;               // that access is a wgmma's, of this shape, as its accumulator
         WgmmaUse accumulator, fragment;  // the last wgmma that writes it, or reads it as a part of A
     };
@@ -122,6 +123,7 @@ class Checker {
         std::vector<Group> groups;
         uint32_t load = 0, store = 0, alloc = 0, wgmma = 0;   // agents
         std::vector<RegisterState> registers;   // by slot / 128; of kernels with wgmma
+        uint32_t fences = 0;                    // wgmma.fence so far
         uint32_t wgmma_done = 0;
         std::vector<Outstanding> outstanding;
         // By warp: when it came to the last barrier of the cluster that this warp has left, in whatever manner.

@@ -521,9 +521,22 @@ void Definedness::start(const Program& program, const Cta& cta) {
     pitch_ = program.register_bytes + kScratchSlots * 512;
     dirty_pitch_ = pitch_ / 4;
     local_pitch_ = program.local_bytes;
-    registers_.assign(pitch_ * warps, 0xff);
-    dirty_.assign(dirty_pitch_ * warps, 1);
-    origins_.assign(dirty_pitch_ * warps, kNoOrigin);
+    if (registers_.size() != pitch_ * warps) {
+        registers_.assign(pitch_ * warps, 0xff);
+        dirty_.assign(dirty_pitch_ * warps, 1);
+        origins_.assign(dirty_pitch_ * warps, kNoOrigin);
+    } else {
+        const auto undefine = [this](size_t first, size_t end) {   // bytes
+            std::fill(registers_.begin() + static_cast<long>(first), registers_.begin() + static_cast<long>(end), 0xff);
+            std::fill(dirty_.begin() + static_cast<long>(first / 4), dirty_.begin() + static_cast<long>(end / 4), 1);
+            std::fill(origins_.begin() + static_cast<long>(first / 4), origins_.begin() + static_cast<long>(end / 4),
+                      kNoOrigin);
+        };
+        for (uint32_t w = 0; w < warps; ++w) {
+            for (const SlotRange& r : program.poisoned) undefine(w * pitch_ + r.begin, w * pitch_ + r.end);
+            undefine(w * pitch_ + scratch_, (w + 1) * pitch_);
+        }
+    }
     zeros_.assign(program.constants.size() + 512, 0);
     shared_.assign(cta.shared.size(), 0xff);
     local_.assign(cta.local_memory.size(), 0xff);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "assigned_registers.h"
 #include "definedness.h"
 #include "opcode_forms.h"
 
@@ -1007,6 +1008,16 @@ std::shared_ptr<Program> Decoder::run(const Function& entry) {
     mark_poll_loops();
     program_->register_bytes = align_up(program_->register_bytes, 64);
     program_->local_bytes = align_up(program_->local_bytes, 16);
+    std::vector<SlotRange> registers;
+    for (const auto& frame : frames_) {
+        for (size_t i = 0; i < frame.register_slots.size(); ++i) {
+            const Type type = frame.function->registers[i].type;
+            const uint32_t slot = frame.register_slots[i];
+            if (type != Type::kPred)
+                registers.push_back({slot, slot + static_cast<uint32_t>(slot_bits(type)) / 8 * kLanes});
+        }
+    }
+    program_->poisoned = registers_to_poison(*program_, registers);
     ir_ = nullptr;
     return program_;
 }

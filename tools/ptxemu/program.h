@@ -155,6 +155,11 @@ struct SharedConstant {
     bool wide;
 };
 
+// A part of a warp's register file.
+struct SlotRange {
+    uint32_t begin, end;
+};
+
 // A parameter or a shared variable, for messages.
 struct NamedPlace {
     std::string name;
@@ -189,6 +194,7 @@ class Program {
     std::vector<std::string> source_files;
     std::vector<SpecialSlot> specials;
     std::vector<NamedPlace> params, shared;
+    std::vector<SlotRange> poisoned;   // when a warp starts; ascending
     std::vector<std::string> function_of;   // per instruction: function name; empty: the entry
     uint32_t register_bytes = kRegistersBegin;
     uint32_t local_bytes = 0;   // per thread: locals of all functions, then their call areas

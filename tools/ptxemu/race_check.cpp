@@ -33,10 +33,14 @@ constexpr size_t kMaxReaders = 12;   // of a cell of global memory; of shared me
 uint32_t Record::lanes_of(uint32_t overlap) const {
     if (width == 0) return lanes;
     uint32_t found = 0;
-    each_lane(overlap & parts, [&](uint32_t part) {
-        found |= 1u << ((static_cast<int>(part) - origin) / width & 31);
+    overlap &= parts;
+    each_lane(lanes, [&](uint32_t lane) {   // at most 32 / width of them have a part in this cell
+        const int first = origin + static_cast<int>(lane * width);
+        if (first <= -static_cast<int>(width) || first >= static_cast<int>(kCellBytes)) return;
+        const uint32_t all = width >= 32 ? ~0u : (1u << width) - 1;
+        if (overlap & (first >= 0 ? all << first : all >> -first)) found |= 1u << lane;
     });
-    return found & lanes;
+    return found;
 }
 
 Record Checker::record_of(const Exec& x, uint32_t warp, uint32_t lanes) const {
@@ -634,6 +638,7 @@ void Checker::registers(Exec& x) {
         RegisterState& r = w.registers[u->slot / 128];
         const bool writes = u->role == UseRole::kDestination;
         r.touched = x.pc;
+        r.fences = w.fences;
         r.shape = 0;
         if (r.accumulator.count > w.wgmma_done) {
             register_in_use(x, r.accumulator, Severity::kError,
@@ -650,10 +655,7 @@ void Checker::registers(Exec& x) {
 }
 
 void Checker::registers_fenced(Exec& x) {
-    for (RegisterState& r : warps_[warp_of(x)].registers) {
-        r.touched = RegisterState::kClean;
-        r.shape = 0;
-    }
+    ++warps_[warp_of(x)].fences;
 }
 
 // wgmmas of one shape may follow each other with the same accumulators; all else wants wgmma.fence (9.7.15.7.1), and
@@ -664,17 +666,22 @@ void Checker::wgmma_registers(Exec& x, const AsyncOp& op, uint32_t count, int el
     const size_t fragments = registers ? 4 : 0, accumulators = op.payload.size() - fragments;
     const uint32_t n_of_8 = (op.instr_descriptor & 0xfff) / 8;   // up to 32
     const auto shape = static_cast<uint8_t>(1 + n_of_8 + static_cast<uint32_t>(element_bytes) * 40);
-    uint32_t unfenced = RegisterState::kClean;
+    bool fenced = true;
+    uint32_t unfenced = 0;
     for (size_t n = 0; n < op.payload.size(); ++n) {
         RegisterState& r = w.registers[op.payload[n] / 128];
         const bool writes = n < accumulators;
-        if (r.touched != RegisterState::kClean && !(writes && r.shape == shape)) unfenced = r.touched;
+        if (r.fences == w.fences && !(writes && r.shape == shape)) {
+            fenced = false;
+            unfenced = r.touched;
+        }
         if (writes) {
             if (r.fragment.count > w.wgmma_done)
                 register_in_use(x, r.fragment, Severity::kError,
                                 "accumulates in a register of A of another wgmma that may still be in flight");
             r.accumulator = {count, x.pc};
             r.touched = x.pc;
+            r.fences = w.fences;
             r.shape = shape;
         } else {
             if (r.accumulator.count > w.wgmma_done)
@@ -683,7 +690,7 @@ void Checker::wgmma_registers(Exec& x, const AsyncOp& op, uint32_t count, int el
             r.fragment = {count, x.pc};
         }
     }
-    if (unfenced == RegisterState::kClean) return;
+    if (fenced) return;
     const bool first = unfenced == RegisterState::kNever;
     if (worker_->seen_finding("missing-wgmma-fence", x.pc, first ? ~0u : unfenced)) return;
     Record a = record_of(x, warp_of(x), w.live), r = a;

@@ -99,10 +99,10 @@ uint64_t special_value(Special s, const Cta& cta, uint32_t warp, uint32_t lane, 
     return 0;
 }
 
-void fill(std::vector<uint8_t>& bytes, uint64_t pattern) {
+void fill(uint8_t* bytes, size_t size, uint64_t pattern) {
     size_t i = 0;
-    for (; i + 8 <= bytes.size(); i += 8) std::memcpy(bytes.data() + i, &pattern, 8);
-    for (; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(pattern >> 8 * (i & 7));
+    for (; i + 8 <= size; i += 8) std::memcpy(bytes + i, &pattern, 8);
+    for (; i < size; ++i) bytes[i] = static_cast<uint8_t>(pattern >> 8 * (i & 7));
 }
 
 void set_delay(Cluster& cluster, AsyncOp& op) {
@@ -521,17 +521,15 @@ void Worker::start_cta(Cta& cta) {
     // Seed 0 leaves NaNs of every format; other seeds leave noise that can never look like an mbarrier object.
     const uint64_t poison = cluster.adversarial ? cluster.random.next() | 0x8080808080808080ull : ~0ull;
 
-    const uint32_t dynamic_base = (kSharedBase + p.static_shared_bytes + 1023) / 1024 * 1024;
-    cta.shared_bytes =
-        l.dynamic_shared_bytes != 0 ? dynamic_base + l.dynamic_shared_bytes : kSharedBase + p.static_shared_bytes;
+    cta.shared_bytes = l.dynamic_shared_bytes != 0 ? dynamic_shared_begin(p.static_shared_bytes) + l.dynamic_shared_bytes
+                                                   : kSharedBase + p.static_shared_bytes;
     cta.shared.resize(cta.shared_bytes);
-    fill(cta.shared, poison);
+    fill(cta.shared.data(), cta.shared.size(), poison);
     cta.threads = l.block.x * l.block.y * l.block.z;
     const uint32_t warps = (cta.threads + kLanes - 1) / kLanes;
     cta.register_file.resize(static_cast<size_t>(warps) * p.register_bytes + 64);
-    fill(cta.register_file, poison);
     cta.local_memory.resize(static_cast<size_t>(warps) * kLanes * p.local_bytes);
-    fill(cta.local_memory, poison);
+    fill(cta.local_memory.data(), cta.local_memory.size(), poison);
     cta.warps.resize(warps);
     cta.live_threads = cta.threads;
     cta.live_warps = warps;
@@ -553,6 +551,7 @@ void Worker::start_cta(Cta& cta) {
         warp.index = w;
         warp.live = in_warp == kLanes ? kFullMask : (1u << in_warp) - 1;
         warp.registers = registers + static_cast<size_t>(w) * p.register_bytes;
+        for (const SlotRange& r : p.poisoned) fill(warp.registers + r.begin, r.end - r.begin, poison);
         warp.local = cta.local_memory.data() + static_cast<size_t>(w) * kLanes * p.local_bytes;
         warp.fragments.reserve(4);
         warp.fragments.emplace_back();
