@@ -521,8 +521,9 @@ void Worker::start_cta(Cta& cta) {
     // Seed 0 leaves NaNs of every format; other seeds leave noise that can never look like an mbarrier object.
     const uint64_t poison = cluster.adversarial ? cluster.random.next() | 0x8080808080808080ull : ~0ull;
 
-    cta.shared_bytes = l.dynamic_shared_bytes != 0 ? dynamic_shared_begin(p.static_shared_bytes) + l.dynamic_shared_bytes
-                                                   : kSharedBase + p.static_shared_bytes;
+    cta.shared_bytes = kSharedBase + p.static_shared_bytes;
+    if (l.dynamic_shared_bytes != 0)
+        cta.shared_bytes = dynamic_shared_begin(p.static_shared_bytes) + l.dynamic_shared_bytes;
     cta.shared.resize(cta.shared_bytes);
     fill(cta.shared.data(), cta.shared.size(), poison);
     cta.threads = l.block.x * l.block.y * l.block.z;
