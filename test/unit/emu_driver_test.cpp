@@ -220,6 +220,13 @@ TEST_CASE("alone: the default device", "[.][alone]") {
     CHECK(value == 148);
     CHECK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0) == CUDA_SUCCESS);
     CHECK(value == 232448);
+    // What there are functions for; programs ask before they call them.
+    for (const auto has : {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
+                           CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED,
+                           CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH}) {
+        CHECK(cuDeviceGetAttribute(&value, has, 0) == CUDA_SUCCESS);
+        CHECK(value == 1);
+    }
     CHECK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAX, 0) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 1) == CUDA_ERROR_INVALID_DEVICE);
     CHECK(cuDeviceGetAttribute(nullptr, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0) == CUDA_ERROR_INVALID_VALUE);

@@ -100,6 +100,11 @@ int attribute(const DeviceConfig& device, CUdevice_attribute attribute) {
         case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: return limits.threads_per_sm;
         case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING: return 1;
         case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY: return 1;
+        case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS: return 1;
+        case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY: return 1;
+        case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED: return 1;
+        case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: return 1;
+        case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: return 1;
         case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE: return CU_COMPUTEMODE_DEFAULT;
         case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return device.compute_capability / 10;
         case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return device.compute_capability % 10;
