@@ -196,6 +196,10 @@ void Checker::touch(RecordPool& pool, uint32_t& head, Record& a, const Group& gr
         if (r.flags & (Record::kInit | Record::kBarrier) && !(a.flags & (Record::kInit | Record::kBarrier)))
             check_live_mbarrier(r, a, address, overlap);
         Order o = order(r, a, overlap, group, tmem);
+        // A wait that has returned came before its thread's arrival at a barrier of the cluster, be it a relaxed one.
+        if ((o == Order::kRace || o == Order::kLoose) && r.flags & Record::kBarrier && !(r.flags & Record::kWrite) &&
+            r.unit == a.unit && warps_[a.warp].arrived && (*warps_[a.warp].arrived)[r.warp] >= r.clock)
+            o = Order::kOrdered;
         const bool morally_strong =
             a.flags & r.flags & Record::kStrong && std::min(a.scope(), r.scope()) >= distance(r, a);
         const bool conflicting = (writes || r.flags & Record::kWrite) && !morally_strong;
