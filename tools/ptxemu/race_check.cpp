@@ -944,6 +944,13 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
         case Order::kNotWaited:
             f.what += ", which was issued before but is not known to be complete";
             f.would_order = wait;
+            // Attention kernels (Triton's, CUTLASS's) write S where the MMA before has its operand P.
+            if (r.kind == AgentKind::kMma && a.kind == AgentKind::kMma && r.agent == a.agent &&
+                !(r.flags & Record::kWrite)) {
+                f.severity = Severity::kWarning;
+                f.what += "; only the order of a thread's MMAs is between them, which the manual promises for the same "
+                          "accumulator and shape alone (PTX ISA 9.7.16.6.4)";
+            }
             break;
         case Order::kRace:
             if (r.flags & Record::kInit) {
