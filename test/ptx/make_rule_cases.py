@@ -102,6 +102,10 @@ def tcgen05(folder):
     case('tmem_of_another_quarter', 'manual 9.7.16.2: warp 0 has lanes 0 to 31', 'finds: tmem-lane-quarter: quarter',
          load='add.u32 %r7, %r1, 0x200000;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {%r6}, [%r7];\n'
               'tcgen05.wait::ld.sync.aligned;')
+    case('tmem_within_a_quarter', 'manual 9.7.16.8: 32x32b begins where the quarter does',
+         illegal + 'expected lane 0 for',
+         load='add.u32 %r7, %r1, 0x40000;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {%r6}, [%r7];\n'
+              'tcgen05.wait::ld.sync.aligned;')
     case('tmem_after_dealloc', 'manual 9.7.16.7', 'fails: illegal_address: ',
          free=TCGEN05['free'] + '\n' + TCGEN05['load'])
     case('tmem_freed_twice', 'manual 9.7.16.7', illegal + 'tcgen05.dealloc', free=2 * (TCGEN05['free'] + '\n'))
