@@ -240,8 +240,8 @@ Window window_of(Exec& x, uint32_t address, const Access& a, const char* what) {
     }
     const bool half = a.shape != TmemShape::k32x32b;
     if (within != 0 && !(half && within == 16))
-        illegal(-1, std::string(what) + " at lane " + std::to_string(within) + " of the warp's quarter, expected lane " +
-                        (half ? "0 or 16" : "0") + " for this shape");
+        illegal(-1, std::string(what) + " at lane " + std::to_string(within) +
+                        " of the warp's quarter, expected lane " + (half ? "0 or 16" : "0") + " for this shape");
     int last = 0;
     const int registers = tmem_registers(a.shape, a.num);
     for (int t = 0; t < kLanes; ++t) {
