@@ -121,7 +121,6 @@ __device__ __forceinline__ void write_row(const TopkParams& p, const RowKeys& ro
             const uint32_t key = forced ? kForcedKey : all.key_of(all.load(key_at));
             ptx::st_shared_u64(numbers + i * 8, uint64_t{~key} << 32 | at);
         }
-        ptx::bar_sync();
         sort_ascending(numbers, count, self);
 #pragma unroll 1
         for (int32_t i = static_cast<int32_t>(self.index); i < count; i += kThreads)

@@ -112,7 +112,6 @@ __device__ __forceinline__ void merge(const MergeParams& p) {
         const uint32_t at = ptx::atom_shared_add_u32(ptx::cvta_to_shared(&shared.stored), 1);
         if (at < kMaxK) ptx::st_shared_u64(numbers + at * 8, sort_number(p.sort_by, position, bits));
     });
-    ptx::bar_sync();
     sort_ascending(numbers, count, self);
 #pragma unroll 1
     for (auto i = static_cast<int32_t>(self.index); i < p.k; i += kThreads) {

@@ -69,7 +69,6 @@ __device__ __forceinline__ void write_sorted(const TopkParams& p, const RowKeys&
             key = fast_key(Score::load(true, row_scores<Score>(p, row) + int64_t{at} * Score::kBytes, kNanBits));
         ptx::st_shared_u64(numbers + slot * 8, uint64_t{~key} << 32 | static_cast<uint32_t>(at));
     }
-    ptx::bar_sync();
     sort_ascending<kOfThreads>(numbers, count, self);
     const int32_t offset = count > 0 ? index_offset(p, row) : 0;
 #pragma unroll 1

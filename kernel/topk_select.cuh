@@ -309,8 +309,8 @@ __device__ __forceinline__ int32_t select_streamed(const Source& source, int32_t
     return threshold.ties;
 }
 
-// Sorts `count` 64-bit numbers in shared memory, ascending; all threads. Bitonic, padded by all ones up to a power of
-// two, which the buffer must hold.
+// Sorts `count` 64-bit numbers in shared memory, ascending; all threads, which may have stored them just before.
+// Bitonic, padded by all ones up to a power of two, which the buffer must hold.
 template <int kOfThreads = kThreads>
 __device__ __forceinline__ void sort_ascending(ptx::SharedAddr numbers, int32_t count, const Thread& self) {
     int32_t size = 2;

@@ -11,10 +11,12 @@ LOAD_TMEM = r"(tcgen05\.ld[\w.:]*)(\s*\{[^}]*\}), \[(%r\d+)\];"
 SM100 = {
     "program": "check",
     # Two requests of five token tiles and two key tiles, rows with keys of their own; one CTA takes all four units.
-    "kernels": {f"sm100_score_h{kernel}": [
+    "kernels": {f"sm100_score_h{heads}{suffix}": [
         f"h{heads}/d128/t{4 * tokens + 1}/b2/n200/p32/block-split/pad0/gap0/lattice/plain/nocheck/guard/s77/window,"
         "sms1"]
-        for kernel, heads, tokens in (("64", 64, 2), ("32", 32, 4), ("32_t3", 32, 3))},
+        for heads, most, fewer in ((64, 2, (1,)), (128, 1, ()), (32, 4, (3, 2, 1)), (16, 8, (4, 2)), (8, 16, (8, 4)),
+                                   (4, 32, (16, 8)))
+        for suffix, tokens in (("", most), *((f"_t{tokens}", tokens) for tokens in fewer))},
     "environment": {"PTXEMU_SMS": "1"},
     "always_all": True,
     "mutants": HANDED_OVER + [
@@ -71,6 +73,24 @@ SM100 = {
     },
 }
 
+# The item behind the last has no tokens, so no keys, weights or columns to fill; consumers read that, and return. In
+# all three prefill kernels, by the source line that all of it is inlined from.
+LAST = "load_item<T>(p, loader, shared, {loader.ring, 0, 0, 0, 0, 0, 0, 0}, {0, 0})"
+LAST_ITEM = {
+    ("k_scale's copies are not announced, their arrivals are", (LAST,)): "it copies nothing",
+    ("what a row sees is not said", (LAST,)): "nobody asks what its rows see",
+    ("the warp does not meet before one lane releases for it", (LAST,)): "nobody reads what its other lanes store",
+    ("a release that releases nothing", (LAST, "else ptx::mbarrier_arrive(full);")): "it has no weights",
+    ("what an item is is not said", (LAST, "st_shared_v4_u32(to + 16, ")): "it has no keys and no columns to fill",
+}
+# Of sm90_wide and sm90_fast, whose items have a warp of their own.
+ITEM_WARP = {
+    **LAST_ITEM,
+    ("a release counts one more", (LAST,)): "nobody waits for the phase behind that of the last item",
+    ("where the share begins is not said", 0): "a share without work has no tokens, whatever its cost",
+    ("weights of no token are not zeros, or weights are not stored", 0): "rows that do not exist are not stored",
+}
+
 SM90 = {
     "program": "check",
     # 1 to 5 tokens and 0 to 450 keys a request: one, two and four token groups, many items, several rounds of the ring;
@@ -94,25 +114,18 @@ SM90 = {
     ],
     "equivalent": {
         **INITIALISATION,
+        **LAST_ITEM,
         **{(kind, 0): "a rectangle has tiles, so none of its items comes without Q"
            for kind in ("a release is missing", "a release that releases nothing", "a release counts one more",
                         "a release to another mbarrier")},
-        ("a release that releases nothing", 30): "the last item has no tokens, so no weights",
-        ("k_scale's copies are not announced, their arrivals are", 4): "the last item has no tokens, so copies nothing",
         ("a wait that acquires nothing", 26): "a fourth group where there are three reads nothing of the tile",
         # The second of two MMAs in a row: the fence before the first was behind the last access of both accumulators.
         **{("wgmma.fence is missing", place): "no register of its MMA was accessed since the fence before"
            for place in (1, 17, 21)},
-        ("what a row sees is not said", 2): "the last item has no tiles, so nobody asks what its rows see",
         # The second tile of a pair. The warp met behind its waits for both tiles and its reads of both k_scale and live
         # words, before the first was released; what reads the second since is its MMA, and lane 0 has waited for that.
         **{("the warp does not meet before one lane releases for it", place): "it met behind all lanes' reads of it"
            for place in range(2, 24, 2)},
-        ("the warp does not meet before one lane releases for it", 27): "the last item has no tokens: nobody asks more",
-        # The compiler's rest of an unrolled loop: an item has one, two or four groups, so never three boxes of Q.
-        **{(kind, place): "three boxes of Q, which no item has" for place in (6, 15)
-           for kind in ("a tensor copy is missing", "a tensor copy to the next 128 bytes",
-                        "a tensor copy signals another mbarrier")},
     },
 }
 
@@ -121,9 +134,11 @@ SM90_DECODE = {
     "program": "check",
     # 1 to 3 tokens and 0 to 200 keys a request: warpgroups whose share spans several requests, one after the other;
     # then pages of one warp's reach and windows of 30 tiles that end inside a request; then more requests than lanes.
-    "kernels": {"sm90_decode_h64": ["h64/d128/t3/b20/n200/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2112",
-                                    "h64/d128/t2/b2/n6000/p16/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5",
-                                    "h64/d128/t1/b33/n2/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s7"]},
+    "kernels": {f"sm90_decode_{shape}": [
+        f"{shape}/d128/t3/b20/n200/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2112",
+        f"{shape}/d128/t2/b2/n6000/p16/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5",
+        f"{shape}/d128/t1/b33/n2/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s7"]
+        for shape in ("h64", "h32")},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "1"},
     "always_all": True,
     "mutants": [
@@ -170,15 +185,6 @@ ITEMS = [
 ]
 # All meet at named barriers, none at that of the CTA.
 PREFILL = HANDED_OVER + [kind for kind in WGMMA if kind.what != "a CTA barrier is missing"] + ITEMS
-# The item behind the last has no tokens: consumers read that, and return.
-LAST_ITEM = {
-    ("k_scale's copies are not announced, their arrivals are", 2): "the last item has no tokens, so copies nothing",
-    ("what a row sees is not said", 2): "the last item has no tokens, so nobody asks what they see",
-    ("the warp does not meet before one lane releases for it", 2): "the last item has no tokens: nobody asks more",
-    ("what an item is is not said", 4): "the last item has no keys and no columns to fill",
-    ("weights of no token are not zeros, or weights are not stored", 0): "rows that do not exist are not stored",
-}
-
 SM90_WIDE = {
     "program": "check",
     # Six items and some twenty tiles in one CTA, of six boxes each; two CTAs, of which the second begins inside
@@ -198,45 +204,37 @@ SM90_WIDE = {
     "equivalent": {
         **INITIALISATION,
         ("wgmma.fence is missing", 1): "no register of its MMA was accessed since the fence before",
-        ("a release that releases nothing", 3): "the last item has no tokens, so no weights",
-        **{("a release counts one more", place): "nobody waits for the phase behind that of the last item"
-           for place in (2, 3)},
-        ("where the share begins is not said", 0): "a share without work has no tokens, whatever its cost",
-        **LAST_ITEM,
+        **ITEM_WARP,
     },
 }
 
 SM90_FAST = {
     "program": "check",
-    # Four items of eight tiles in one CTA; warpgroups without tokens, weights that are not copied, two CTAs; shares
-    # found among more requests than lanes; nothing at all.
+    # Four items of eight tiles in one CTA; warpgroups without tokens, weights that are not copied; two CTAs, whose
+    # shares are found among more requests than lanes; nothing at all.
     "kernels": {"sm90_fast_h64": [
         "h64/d128/t13/b2/n450/p16/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2201/causal,sms1",
-        "h64/d128/t6/b3/n200/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2202/wbf16,fill9",
+        "h64/d128/t6/b5/n200/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2202/wbf16,fill9,sms1",
         "h64/d128/t2/b160/n64/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2205",
         "h64/d128/t2/b6/n64/p64/block-split/pad0/gap0/lattice/dead/nocheck/guard/s2113/causal",
         "h64/d128/t13/b6/n100/p64/block-split/pad0/gap0/lattice/lengths/nocheck/guard/s2113/fill9,sms1"],
                 "sm90_fast_h32": [
         "h32/d128/t25/b2/n450/p16/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2203/causal,sms1",
-        "h32/d128/t12/b3/n200/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2204/wbf16,fill9",
+        "h32/d128/t12/b5/n200/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2204/wbf16,fill9,sms1",
         "h32/d128/t2/b40/n64/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2206",
         "h32/d128/t2/b12/n64/p64/block-split/pad0/gap0/lattice/dead/nocheck/guard/s2113/causal"]},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
     "few": 1,
+    "few_kinds": {"a wait is skipped", "a wait for the other phase", "an arrive.expect_tx is missing",
+                  "a tensor copy signals another mbarrier", "a release is missing", "a release counts one more",
+                  "both fences of the initialisation are missing", "wgmma.wait_group is missing", "an MMA is missing",
+                  "the warp does not meet before one lane releases for it", "what an item is is not said",
+                  "threads do not meet at a named barrier"},
     "mutants": PREFILL,
     "equivalent": {
         **INITIALISATION,
-        ("a wait that acquires nothing", 5): "a group without tokens reads nothing of the tile",
-        ("a release that releases nothing", 3): "the last item has no tokens, so no weights",
-        **{("a release counts one more", place): "nobody waits for the phase behind that of the last item"
-           for place in (2, 3)},
-        ("k_scale's copies are not announced, their arrivals are", 2): "the last item has no tokens, so copies nothing",
-        ("what a row sees is not said", 2): "the last item has no tokens, so nobody asks what they see",
-        ("the warp does not meet before one lane releases for it", 3):
-            "nobody reads what the last item's other lanes store",
-        ("where the share begins is not said", 0): "a share without work has no tokens, whatever its cost",
-        ("what an item is is not said", 6): "the last item has no keys and no columns to fill",
-        ("weights of no token are not zeros, or weights are not stored", 0): "rows that do not exist are not stored",
+        ("a wait that acquires nothing", 6): "a group without tokens reads nothing of the tile",
+        **ITEM_WARP,
     },
 }
 

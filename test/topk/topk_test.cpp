@@ -31,7 +31,7 @@ const float kNan = std::nanf("");
 // Rows of scores that try a selection.
 enum class Kind {
     kNormal, kEqual, kZero, kSignedZeros, kTwoValues, kNarrow, kAscending, kDescending, kPlateau, kMinusInf, kPlusInf,
-    kNan, kMixed, kSubnormal, kPeriodic, kMostlyZero, kTies, kFewAbovePlateau, kHuge, kCount
+    kNan, kMixed, kSubnormal, kPeriodic, kMostlyZero, kTies, kFewAbovePlateau, kHuge, kSteps, kCount
 };
 
 float draw(Kind kind, int64_t i, int64_t n, Rng& rng) {
@@ -59,6 +59,7 @@ float draw(Kind kind, int64_t i, int64_t n, Rng& rng) {
         case Kind::kTies: return i * 7919 % n < 10000 ? 3.0f : rng.below(1000) != 0 ? 1.0f : 4.0f;   // 10,000 equal
         case Kind::kFewAbovePlateau: return rng.below(2000) == 0 ? -kInf : rng.below(5000) == 0 ? 1.0f : -3.0f;
         case Kind::kHuge: return (rng.below(2) != 0 ? 1.0f : -1.0f) * FLT_MAX * static_cast<float>(rng.uniform());
+        case Kind::kSteps: return static_cast<float>(i * 7919 % n / 48);   // 48 of each
         default: return normal();
     }
 }
@@ -575,7 +576,9 @@ TEST_CASE("small: topk_wide_bf16", "[.small]") { run_wide(true); }
 void run_spread(bool bf16) {
     for (const int64_t keys : {33000, 25000, 17000, 9000, 8000})
         run_all(small_cases(bf16, 66000, {keys}, {Kind::kNormal}));
-    for (const int64_t keys : {33000, 17000}) run_all(small_cases(bf16, 66000, {keys}, {Kind::kTies, Kind::kNan}));
+    for (const int64_t keys : {33000, 17000})
+        run_all(small_cases(bf16, 66000, {keys}, {Kind::kSteps, Kind::kTies, Kind::kPeriodic}));
+    run_all(small_cases(bf16, 66000, {17000}, {Kind::kNan}));
 }
 TEST_CASE("small: topk_spread_fp32", "[.small]") { run_spread(false); }
 TEST_CASE("small: topk_spread_bf16", "[.small]") { run_spread(true); }
