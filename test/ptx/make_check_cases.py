@@ -308,6 +308,11 @@ setp.ne.u32 %p4, %r7, 3;
            '@%p4 mov.b32 %r9, %f1;',
            shared=2304, block=128, expect=thirty_two)
     f.case('wgmma_column_stored', 'and stored', start + '@%p4 mov.b32 %r9, %f1;', [STORE], shared=2304, block=128)
+    second = start.replace('setp.ne.u32 %p3, 0, 0;', 'mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p3, %r7, 0;')
+    f.case('wgmma_sum_of_the_cta_before', 'the second CTA adds to accumulators that only the first one has written',
+           second + '@!%p3 ret;', [STORE], shared=2304, block=128, grid=2)
+    f.case('wgmma_sum_without_a_predicate', 'scale-d is 1', start.replace('%p3, 1, 1;', '1, 1, 1;'), [STORE],
+           shared=2304, block=128)
     bulk = """
 mov.u32 %r10, smem;
 setp.ne.u32 %p0, %r0, 0;

@@ -2,6 +2,7 @@
 #include "assigned_registers.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <map>
 
@@ -58,8 +59,9 @@ class Analysis {
             Set known = b.known;
             for (uint32_t pc = b.begin; pc < b.end; ++pc) {
                 const bool exchange = name(pc).starts_with("shfl");   // reads lanes that may be elsewhere
+                const bool sums = accumulates(pc);
                 each_use(pc, [&](const Use& u, uint32_t r) {
-                    if (u.role != UseRole::kDestination && (exchange || !has(known, r))) add(exposed_, r);
+                    if ((sums || u.role != UseRole::kDestination) && (exchange || !has(known, r))) add(exposed_, r);
                 });
                 each_write(pc, [&](uint32_t r) { add(known, r); });
             }
@@ -75,6 +77,16 @@ class Analysis {
     static bool has(const Set& s, uint32_t r) { return s[r / 64] >> (r % 64) & 1; }
     static void add(Set& s, uint32_t r) { s[r / 64] |= uint64_t{1} << (r % 64); }
     const std::string& name(uint32_t pc) const { return p_.stat_names[p_.info[pc].stat]; }
+
+    // A wgmma reads its destination, too, unless scale-d is false.
+    bool accumulates(uint32_t pc) const {
+        if (name(pc) != "wgmma.mma_async") return false;
+        const Insn& in = p_.code[pc];
+        if (!(in.slot[2] & kConstantSlot)) return true;
+        uint32_t scale_d = 0;
+        std::memcpy(&scale_d, p_.constants.data() + (in.slot[2] & ~kConstantSlot), sizeof scale_d);
+        return (scale_d != 0) != (in.flags >> (kNegateShift + 2) & 1);
+    }
 
     template <class F>
     void each_use(uint32_t pc, F f) const {
