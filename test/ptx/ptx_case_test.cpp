@@ -20,6 +20,7 @@
 //
 // LIDX_PTX_CASES names the folders, separated by colons. LIDX_PTX_DRIVER=PATH runs them through the CUDA driver at PATH
 // instead (all but those that its device cannot run, and the failing ones), which is how silicon confirms them.
+// LIDX_PTXAS=PATH has ptxas assemble the files that a GPU is given.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -237,11 +238,13 @@ bool device_runs(const std::string& target, int capability) {
 
 // What a GPU is given: no cases of the checks themselves, whose accesses no schedule orders and whose rules are broken
 // on purpose, none that fail, and no file with what the emulator refuses.
+bool file_is_for_gpus(const std::string& path, const std::vector<Case>& cases) {
+    return !std::filesystem::path(path).filename().string().starts_with("check_") &&
+           std::all_of(cases.begin(), cases.end(), [](const Case& c) { return c.refused.empty(); });
+}
 bool file_runs_on(const std::string& path, const ptxemu::Module& module, const std::vector<Case>& cases,
                   int capability) {
-    return !std::filesystem::path(path).filename().string().starts_with("check_") &&
-           device_runs(module.target, capability) &&
-           std::all_of(cases.begin(), cases.end(), [](const Case& c) { return c.refused.empty(); });
+    return file_is_for_gpus(path, cases) && device_runs(module.target, capability);
 }
 bool case_runs_on_gpu(const Case& c) { return c.fails.empty() && c.finds.empty(); }
 
@@ -547,4 +550,22 @@ TEST_CASE("one-instruction PTX cases") {
         }
     }
     CHECK(codes > 40);
+}
+
+// The driver compiles a file as ptxas does, all of it or nothing.
+TEST_CASE("PTX cases for a GPU assemble") {
+    const char* ptxas = std::getenv("LIDX_PTXAS");
+    if (ptxas == nullptr) return;
+    std::set<std::string> targets;
+    for (const auto& path : case_files()) {
+        const std::string text = read_text(path);
+        if (!file_is_for_gpus(path, read_cases(path, text))) continue;
+        const std::string target = ptxemu::parse_ptx(text)->target;
+        const std::string command =
+            "'" + std::string(ptxas) + "' -O0 -arch=" + target + " -o /dev/null '" + path + "'";
+        INFO(command);
+        CHECK(std::system(command.c_str()) == 0);
+        targets.insert(target);
+    }
+    for (const char* target : {"sm_80", "sm_90", "sm_90a", "sm_100a"}) CHECK(targets.count(target) == 1);
 }
