@@ -459,8 +459,8 @@ def main():
     add('form_90a', 'Registers and matrices.', 'sm_90a', '8.6', registers_and_matrices)
     add('form_100a', 'f32 with halves, small formats, asynchronous stores.', 'sm_100a', '8.8', blackwell,
         stored_asynchronously)
-    add('form_refused', 'For no GPU: refused by name, or by ptxas; approximations that the manual only bounds.', 'sm_100a',
-        '8.8', refused, exact_points, lambda f: nothing(f, NOTHING_100))
+    add('form_refused', 'For no GPU: refused by name, or by ptxas; approximations that the manual only bounds.',
+        'sm_100a', '8.8', refused, exact_points, lambda f: nothing(f, NOTHING_100))
     for f in files:
         f.write()
 
