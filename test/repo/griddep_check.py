@@ -21,15 +21,15 @@ GUARD = r"^(?:@!?%?\w+\s+)?"
 # Shared memory, parameters, registers and barriers of the CTA are its own.
 ACCESS = re.compile(GUARD + r"((?:ld|st|atom|red|cp|prefetch|prefetchu|multimem|applypriority|discard)\b\S*|"
                     r"ldu\.\S+|tensormap\.\S+)")
-OWN = re.compile(r"\.(?:shared|param|local|const)\b|^prefetch\.tensormap")
+OWN = re.compile(r"^(?!.*\.global\b).*\.(?:shared|param|local|const)\b|^prefetch\.tensormap")   # copies name both
 BRANCH = re.compile(r"^(?:@(!?)(%?\w+)\s+)?bra(?:\.uni)?\s+(\$?\w+);")
 LEAVES = re.compile(GUARD + r"(?:brx|call|ret|exit)\b")
 ENDS = re.compile(r"^(?:ret|exit|trap)\b")
 LABEL = re.compile(r"^(\$?\w+):$")
 WAIT, LAUNCH = "griddepcontrol.wait;", re.compile(GUARD + r"griddepcontrol\.launch_dependents;")
 
-RESULT = re.compile(GUARD + r"\w[\w.:]*\s+(\{[^}]*\}|%?\w+)(?:\|%?\w+)?\s*,\s*(.*);")
-REGISTER = re.compile(r"%(?:r|rd|rs|f|fd)\d+")
+RESULT = re.compile(GUARD + r"\w[\w.:]*\s+(\{[^}]*\}|%?\w+(?:\|%?\w+)?)\s*,\s*(.*);")
+REGISTER, PREDICATE = re.compile(r"%(?:r|rd|rs|f|fd)\d+"), re.compile(r"%p\d+")
 PARAMETER = re.compile(GUARD + r"ld\.param(?:\.v[24])?\.[usbf](\d+)\s+(\{[^}]*\}|%\w+),\s*\[([%\w]+)(?:\+(-?\d+))?\];")
 LOAD = re.compile(GUARD + r"ld\.[\w.:]*?[usbf](\d+)\s")
 VIEW_LOAD = re.compile(GUARD + r"ld\.global(?:\.v[24])?\.[usbf]\d+\s+(?:\{[^}]*\}|%\w+),\s*\[(%rd\d+)(?:\+-?\d+)?\];")
@@ -55,9 +55,8 @@ class Body:
             result = RESULT.match(line)
             for register in REGISTER.findall(result.group(1)) if result else ():
                 self.definitions.setdefault(register, []).append(line)
-            predicate = re.match(r"^setp\S*\s+(%\w+)", line)
-            if predicate:
-                self.definitions.setdefault(predicate.group(1), []).append(line)
+            for register in PREDICATE.findall(result.group(1)) if result else ():
+                self.definitions.setdefault(register, []).append(line)
 
     def parameter_base(self, name):
         """The offset in the parameters that an address of ld.param has; None: not known."""
@@ -163,7 +162,7 @@ def before_wait(text, selection=False):
         access = ACCESS.match(line)
         if state == WAITED or (state == KNOWN and body.loads_view(line)):
             continue
-        if LEAVES.match(line) or LAUNCH.match(line) or (access and not OWN.search(access.group(1))):
+        if LEAVES.match(line) or LAUNCH.match(line) or (access and not OWN.match(access.group(1))):
             found.append(line)
     return found
 
@@ -193,7 +192,8 @@ class Griddep(unittest.TestCase):
             self.assertEqual(before_wait("\n".join(lines)), [])
         for line in ("ld.global.u32 %r1, [%rd1];", "@%p1 ld.global.nc.u32 %r1, [%rd1];", "st.global.u32 [%rd1], %r1;",
                      "atom.acq_rel.gpu.global.add.u32 %r1, [%rd1], 1;", "ld.u32 %r1, [%rd1];",
-                     "cp.async.bulk.tensor.2d.tile [%r1], [%rd1];", "ret;", "@%p1 ret;",
+                     "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%rd1, "
+                     "{%r2, %r3}], [%r4];", "cp.async.cg.shared.global [%r1], [%rd1], 16;", "ret;", "@%p1 ret;",
                      "griddepcontrol.launch_dependents;"):
             self.assertEqual(before_wait(line + "\n" + WAIT), [line])
         store = "st.global.u32 [%rd1], %r1;"
@@ -225,6 +225,7 @@ class Griddep(unittest.TestCase):
         self.assertEqual(self.judge(("[%rd2+-196]", "[%rd2+-180]")), [])   # ends
         for edits in ([("setp.ne", "setp.eq")], [("@%p1", "@!%p1")],       # where rows are not known
                       [("[%rd1+196]", "[%rd1+192]")],                      # another field
+                      [("@%p1 bra", "not.pred %p1, %p1;\n@%p1 bra")],       # or not it alone
                       [("[%rd2+-196]", "[%rd2+-124]")],                    # the scores
                       [("mul.wide.s32 %rd5, %r9, 4;", "ld.param.u64 %rd5, [%rd1+72];")],   # or worked out from them
                       [("mul.wide.s32 %rd5, %r9, 4;", "ld.global.u64 %rd5, [%rd3];")],
