@@ -535,6 +535,7 @@ void Worker::start_cta(Cta& cta) {
     cta.live_threads = cta.threads;
     cta.live_warps = warps;
     cta.barriers = {};
+    cta.mbarriers.clear();
     cta.tmem.reset();
     cta.pair_call = {};
     cta.cta_group = 0;
