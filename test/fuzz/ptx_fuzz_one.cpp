@@ -62,7 +62,7 @@ Launch launch_of(const Function& f, uint64_t buffer, uint8_t choice) {
 }   // namespace
 
 void ptx_fuzz_one(const uint8_t* data, size_t bytes) {
-    static GlobalMemory& memory = [] -> GlobalMemory& {
+    static GlobalMemory& memory = []() -> GlobalMemory& {
         static GlobalMemory m;
         m.track_writes();
         return m;
