@@ -740,6 +740,8 @@ class Index(Command):
         self.refused(2, "shape: (3,), expected (2,)", *common, "--output", "ragged", "--offsets",
                      self.path("offsets.npy"))
         self.refused(2, "is also written for --out", *common, "--scores-out", out)
+        self.refused(2, "./i.npy is also written for --out", "index", "--in", case, "--out", "i.npy", "--scores-out",
+                     "./i.npy", cwd=self.path("."))
         self.refused(2, "is a file of the case", "index", "--in", case, "--out", os.path.join(case, "q.npy"))
         self.refused(2, "generic_scorn", *common, "--kernel", "generic_scorn")
         self.refused(2, "--output", *common, "--output", "global")
@@ -864,7 +866,23 @@ class VerifyIndices(Command):
             else:
                 self.verify(0, "verified", *common, *lengths)
         write_npy(self.path("i.npy"), (2, 5), array.array("i", [7, 1, 2, 0, 5] + [1, 2, 0, -1, -1]))   # 4 comes first
-        self.verify(1, "key 4 (-0) is left out, key 5 (0) is chosen", *common, *lengths)
+        self.refused(2, f"shape: k = 5, expected the 4 of {self.path('i.npy.json')}", "verify", *common, *lengths)
+        os.remove(self.path("i.npy.json"))
+        self.verify(1, "key 4 (-0) is left out, key 5 (0) is chosen", *common, *lengths, "--sorted", "score")
+
+    def test_more_forced_keys_than_k(self):
+        write_npy(self.path("s.npy"), (2, 10), array.array("f", range(20)))
+        write_npy(self.path("lengths.npy"), (2,), array.array("i", [10, 6]))
+        lengths = ("--lengths", self.path("lengths.npy"))
+        common = ("--scores", self.path("s.npy"), "--indices", self.path("i.npy"), *lengths)
+        for order in ("position", "score"):
+            self.ok("topk", "--scores", self.path("s.npy"), "--out", self.path("i.npy"), "--k", 5, "--first", 2,
+                    "--last", 6, "--sorted", order, "--device", DEVICE, *lengths)
+            # Of the forced keys 0, 1, 4 .. 9 and 0 .. 5 the smaller positions.
+            self.assertEqual(list(read_npy(self.path("i.npy"))[1]), [0, 1, 4, 5, 6, 0, 1, 2, 3, 4])
+            self.verify(0, "verified: sets, order", *common)
+        write_npy(self.path("i.npy"), (2, 5), array.array("i", [0, 1, 4, 5, 9, 0, 1, 2, 3, 4]))
+        self.verify(1, "row 0: key 6 (forced) is left out, key 9 (forced) is chosen", *common)
 
     def test_bad_input(self):
         indices, scores = self.index("i.npy"), self.score(self.case)

@@ -108,7 +108,11 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
     std::error_code error;
     if (std::filesystem::exists(a, error) && !std::filesystem::is_regular_file(a, error)) return false;
     if (std::filesystem::equivalent(a, b, error)) return true;
-    return std::filesystem::weakly_canonical(a, error) == std::filesystem::weakly_canonical(b, error);
+    // Absolute first: of a relative path without a folder that exists, weakly_canonical makes no absolute one.
+    const auto place = [&error](const std::filesystem::path& path) {
+        return std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+    };
+    return place(a) == place(b);
 }
 
 namespace {

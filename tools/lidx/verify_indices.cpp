@@ -41,12 +41,15 @@ void require_one_of(const std::string& value, const std::string& where, const st
     bad_input(where + ": \"" + value + "\", expected one of " + expected);
 }
 
-Selection read_selection(const VerifyOptions& options) {
+Selection read_selection(const VerifyOptions& options, int64_t k) {
     Selection s;
     const auto path = sidecar_path(options.indices);
     nlohmann::json json = nlohmann::json::object();
     if (std::filesystem::exists(path)) json = read_json(path);
     if (!json.is_object()) bad_input(path.string() + ": not an object");
+    if (json.contains("k") && json["k"] != k)
+        bad_input(options.indices.string() + ": shape: k = " + std::to_string(k) + ", expected the " +
+                  json["k"].dump() + " of " + path.string());
     const auto text = [&](const char* key, const std::optional<std::string>& option, std::string& value,
                           const std::vector<std::string>& names) {
         if (option) value = *option;
@@ -112,8 +115,8 @@ class RowCheck {
           exact_(exact),
           keys_(keys),
           count_(std::min(k, keys.end - keys.begin)),
-          first_end_(keys.begin + std::min(selection.forced_first, count_)),
-          last_begin_(keys.end - std::min(selection.forced_last, count_ - (first_end_ - keys.begin))),
+          first_end_(std::min(keys.begin + selection.forced_first, keys.end)),
+          last_begin_(std::max(keys.end - selection.forced_last, first_end_)),
           chosen_(static_cast<size_t>(keys.end - keys.begin)) {}
 
     // What is wrong with the row's entries, [k]; empty if nothing is. key_of: the key that an entry names, or -1; it is
@@ -163,7 +166,7 @@ class RowCheck {
     std::string wrong_set() const {
         int64_t best = -1, worst = -1;   // of those left out by what it is at the least, of the chosen at the most
         const auto better = [&](int64_t a, int64_t b, double ra, double rb) {
-            return forced(a) != forced(b) ? forced(a) : ra != rb ? ra > rb : a < b;
+            return forced(a) != forced(b) ? forced(a) : !forced(a) && ra != rb ? ra > rb : a < b;
         };
         for (int64_t key = keys_.begin; key < keys_.end; ++key) {
             const Span& span = keys_.span(key);
@@ -268,7 +271,7 @@ std::span<const int32_t> row_of(const Npy<int32_t>& indices, int64_t row) {
 
 int verify_indices_of_case(const VerifyOptions& options, const Case& c, const std::vector<float>* scores) {
     const Npy<int32_t> indices = read_indices(options, c.rows);
-    const Selection selection = read_selection(options);
+    const Selection selection = read_selection(options, indices.shape[1]);
     KeyNames names(c, selection, offsets_of(c, selection.output, options.offsets));
 
     const bool bf16 = selection.score_type == "bf16", exact = options.exact || scores != nullptr;
@@ -314,7 +317,7 @@ int verify_indices_of_case(const VerifyOptions& options, const Case& c, const st
 int verify_indices_of_scores(const VerifyOptions& options) {
     const ScoreMatrix scores = read_score_matrix(options.scores, options.lengths);
     const Npy<int32_t> indices = read_indices(options, scores.rows);
-    const Selection selection = read_selection(options);
+    const Selection selection = read_selection(options, indices.shape[1]);
     if (selection.output != "local")
         bad_input("--output " + selection.output + " needs --in: without a case keys are called by their column");
     Report report("the order of " + options.scores.string());
