@@ -88,6 +88,7 @@ ITEM_WARP = {
     **LAST_ITEM,
     ("a release counts one more", (LAST,)): "nobody waits for the phase behind that of the last item",
     ("where the share begins is not said", 0): "a share without work has no tokens, whatever its cost",
+    ("what an item is is not said", 5): "a share without work has no tokens, whatever its last rows are",
     ("weights of no token are not zeros, or weights are not stored", 0): "rows that do not exist are not stored",
 }
 
@@ -188,13 +189,15 @@ PREFILL = HANDED_OVER + [kind for kind in WGMMA if kind.what != "a CTA barrier i
 SM90_WIDE = {
     "program": "check",
     # Six items and some twenty tiles in one CTA, of six boxes each; two CTAs, of which the second begins inside
-    # the work; nothing at all; items that have columns to fill and no keys.
+    # the work; nothing at all; items that have columns to fill and no keys; more blocks than threads, as in sm90_fast.
     "kernels": {name: [
         f"{shape}/d128/t17/b3/n700/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2111/causal,sms1",
         f"{shape}/d128/t9/b2/n900/p96/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2112{more}",
         f"{shape}/d128/t2/b3/n64/p64/block-split/pad0/gap0/lattice/dead/nocheck/guard/s2113"] + [
         f"{shape}/d128/t9/b6/n100/p64/block-split/pad0/gap0/lattice/lengths/nocheck/guard/{filled},sms1"
-        for filled in ("s2113/fill9", "s2114/wbf16,fill9") if more]
+        for filled in ("s2113/fill9", "s2114/wbf16,fill9") if more] + [
+        f"{shape}/d128/t2/b404/n64/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2205/causal"
+        for _ in (0,) if name == "sm90_wide_h64"]
         for name, shape, more in (("sm90_wide_h64", "h64", "/wbf16,fill9"), ("sm90_wide_h64_plain", "h64", ""),
                                   ("sm90_wide_h128", "h128", "/wbf16,fill9"), ("sm90_wide_h32", "h32", "/wbf16,fill9"),
                                   ("sm90_wide_h32_plain", "h32", ""))},
@@ -210,14 +213,14 @@ SM90_WIDE = {
 
 SM90_FAST = {
     "program": "check",
-    # Four items of eight tiles in one CTA; warpgroups without tokens, weights that are not copied; two CTAs, whose
-    # shares are found among more requests than lanes; nothing at all.
+    # Four items of eight tiles in one CTA; warpgroups without tokens, weights that are not copied; nothing at all;
+    # columns to fill; more blocks than threads that share them out: the second CTA begins with a thread's second.
     "kernels": {"sm90_fast_h64": [
         "h64/d128/t13/b2/n450/p16/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2201/causal,sms1",
         "h64/d128/t6/b5/n200/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2202/wbf16,fill9,sms1",
-        "h64/d128/t2/b160/n64/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2205",
         "h64/d128/t2/b6/n64/p64/block-split/pad0/gap0/lattice/dead/nocheck/guard/s2113/causal",
-        "h64/d128/t13/b6/n100/p64/block-split/pad0/gap0/lattice/lengths/nocheck/guard/s2113/fill9,sms1"],
+        "h64/d128/t13/b6/n100/p64/block-split/pad0/gap0/lattice/lengths/nocheck/guard/s2113/fill9,sms1",
+        "h64/d128/t2/b404/n64/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2205/causal"],
                 "sm90_fast_h32": [
         "h32/d128/t25/b2/n450/p16/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2203/causal,sms1",
         "h32/d128/t12/b5/n200/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2204/wbf16,fill9,sms1",

@@ -64,6 +64,11 @@ SPREAD = {
     "equivalent": {
         ("a CTA barrier is missing", (ONE_PART, "sum_before(rank > 0")): "a row of one part: nothing is added up",
         ("a peer's shared memory is one's own", (ONE_PART,)): "a row of one part: its CTA asks itself alone",
+        ("a peer's counts are not read", ("exchange_kept(rank, parts, ",)):
+            "counts of zero: the row is taken for misjudged and streamed once more, which gives the same",
+    },
+    "unreached": {
+        ("a peer's counts are not read", (ONE_PART, "peer_bins<kOfThreads>(ctas > 1, ")): "there is no other CTA",
     },
 }
 

@@ -154,7 +154,7 @@ def try_kernel(table, kernel, shipped, program, every_place, only, show, count):
     unused, edited, tried, caught, latest, silent = set(listed), set(), 0, 0, 0, {True: 0, False: 0}
     with tempfile.TemporaryDirectory() as directory:
         runner = Runner(table, kernel, program, directory)
-        codes, _ = runner.diagnoses(ptx, SEEDS[:2])
+        codes, _ = runner.diagnoses(ptx, seeds[:2])
         count.report(not codes, f"no mutation: {sorted(codes) or 'silent'}")
         for kind in table["mutants"]:
             if only not in kind.what or not (every_place or kind.what in table.get("few_kinds", {kind.what})):

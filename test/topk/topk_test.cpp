@@ -579,6 +579,7 @@ void run_spread(bool bf16) {
     for (const int64_t keys : {33000, 17000})
         run_all(small_cases(bf16, 66000, {keys}, {Kind::kSteps, Kind::kTies, Kind::kPeriodic}));
     run_all(small_cases(bf16, 66000, {17000}, {Kind::kNan}));
+    run_all(small_cases(bf16, 66000, {8000}, {Kind::kSteps}));
 }
 TEST_CASE("small: topk_spread_fp32", "[.small]") { run_spread(false); }
 TEST_CASE("small: topk_spread_bf16", "[.small]") { run_spread(true); }
