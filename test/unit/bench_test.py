@@ -134,6 +134,11 @@ class Rows(Bench):
         fast = report["rows"][-1] if report["rows"][-1]["workload"] == "smoke-fast" else report["rows"][1]
         self.assertTrue(0 < fast["difference"] < 0.03 and fast["agrees"], fast)
 
+    @unittest.skipIf(DEVICE != "emu", "a GPU times the others")
+    def test_the_emulator_runs_the_smoke_tests(self):
+        report, _ = self.report("--runs", "1")
+        self.assertEqual(list(dict.fromkeys(row["workload"] for row in report["rows"])), SMOKE)
+
     def test_warm_and_graph(self):
         for option in ("warm", "graph"):
             report, _ = self.report("--filter", "^smoke(-topk|-index)?$", "--runs", "2", "--" + option)

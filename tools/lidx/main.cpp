@@ -346,7 +346,9 @@ void add_bench(CLI::App& app, std::function<int()>& chosen) {
     auto* command = app.add_subcommand("bench", "Time named workloads on a GPU");
     const auto o = std::make_shared<BenchOptions>();
     command->add_flag("--list", o->list, "List the workloads and stop");
-    command->add_option("--workload", o->workloads, "Workloads to time; default: all but the smoke tests")
+    command
+        ->add_option("--workload", o->workloads,
+                     "Workloads to time; default: all but the smoke tests, in the emulator these alone")
         ->type_name("NAME");
     command->add_option("--filter", o->filter, "Workloads in whose name this is found")->type_name("REGEX");
     command->add_option("--kernel", o->kernels, "Kernels to time side by side; default: the best of each workload")
