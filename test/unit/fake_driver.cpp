@@ -223,6 +223,8 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction funct
             launch.map_calls[i] = static_cast<int>(static_cast<const CUtensorMap*>(*kernel_params++)->opaque[0]);
     if (name.rfind("cache_", 0) != 0 && name.rfind("topk_", 0) != 0)
         std::memcpy(&launch.params, *kernel_params, sizeof(launch.params));
+    if (name.rfind("topk_", 0) == 0 && name != "topk_merge")
+        std::memcpy(&launch.select, *kernel_params, sizeof(launch.select));
     if (name == "cache_store") std::memcpy(&launch.store.store, *kernel_params, sizeof(launch.store.store));
     if (name == "cache_store_pages") std::memcpy(&launch.store, *kernel_params, sizeof(launch.store));
     if (name == "cache_gather") std::memcpy(&launch.gather, *kernel_params, sizeof(launch.gather));

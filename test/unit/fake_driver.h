@@ -9,6 +9,7 @@
 #include "host/driver.h"
 #include "kernel/cache_layout.h"
 #include "kernel/problem.h"
+#include "kernel/topk_layout.h"
 
 enum class FakeCall {
 #define FAKE_CALL(function) k_##function,
@@ -39,6 +40,7 @@ struct FakeLaunch {
     lidx::cache::StorePagesParams store;   // of cache_store_pages; cache_store fills the first member
     lidx::cache::GatherParams gather;
     lidx::cache::QueryParams query;
+    lidx::topk::TopkParams select;   // of topk_*, topk_merge left out
     bool retained_current;  // the device's primary context was current
 };
 

@@ -242,6 +242,83 @@ TEST_CASE("enqueue: a persistent launch on compute capability 9.0") {
     CHECK(fake().maps[launch.map_calls[1]].box[1] == 64);   // heads of a token
 }
 
+// Only behind a scorer of the same call may rows be read ahead of griddepcontrol.wait (TopkParams::known_rows).
+TEST_CASE("enqueue: a selection knows its rows behind a scorer alone") {
+    fake_reset();
+    fake().major = 9;
+    fake().multiprocessors = 132;
+    Context context;
+    REQUIRE(open(0, &context) == LIDX_OK);
+    lidx_index_desc desc;
+    REQUIRE(lidx_index_desc_init(&desc) == LIDX_OK);
+    desc.score = good_calls::score_desc();
+    desc.score.score_stride = 0;
+    desc.score.flags = LIDX_FLAG_PDL;
+    const lidx_score_args score = good_calls::score_args();
+    lidx_index_args args;
+    REQUIRE(lidx_index_args_init(&args) == LIDX_OK);
+    args.q = score.q;
+    args.q_scale = score.q_scale;
+    args.k_base = score.k_base;
+    args.k_scale_base = score.k_scale_base;
+    args.block_table = score.block_table;
+    args.context_lens = score.context_lens;
+    args.cu_seqlens_q = score.cu_seqlens_q;
+    args.indices = address<int32_t>(0x80000);
+    args.workspace = address<void>(0x100000);
+    // Launches: s: a scorer; k: a selection that knows its rows; w: one that waits for them.
+    const auto launches = [&](int32_t k, size_t budget_bytes) {
+        desc.k = k;
+        desc.index_stride = k;
+        desc.workspace_budget_bytes = budget_bytes;
+        lidx_index_plan* plan = nullptr;
+        const lidx_status planned = lidx_index_plan_create(context.get(), &desc, &plan);
+        INFO(lidx_last_error(context.get()));
+        REQUIRE(planned == LIDX_OK);
+        lidx_index_plan_info info;
+        info.struct_size = sizeof(info);
+        REQUIRE(lidx_get_index_plan_info(plan, &info) == LIDX_OK);
+        args.workspace_bytes = info.workspace_bytes;
+        fake().launch_count = 0;
+        const lidx_status status = lidx_index_enqueue(context.get(), plan, &args, nullptr);
+        lidx_index_plan_destroy(plan);
+        REQUIRE(status == LIDX_OK);
+        std::string text;
+        for (int i = 0; i < fake().launch_count; ++i) {
+            const FakeLaunch& launch = fake().launches[i];
+            const bool selects = std::string(launch.function).rfind("topk_", 0) == 0;
+            text += !selects ? 's' : launch.select.known_rows != 0 ? 'k' : 'w';
+            CHECK(launch.config.numAttrs >= 1);   // each may overlap the one before
+        }
+        return text;
+    };
+    CHECK(launches(64, 0) == "sk");
+    CHECK(launches(64, 4 * 4096) == "sksk");   // two windows
+    CHECK(launches(2048, 0) == "w");           // no row has more keys: nothing to score
+
+    lidx_topk_desc topk;
+    REQUIRE(lidx_topk_desc_init(&topk) == LIDX_OK);
+    topk.batch = 2;
+    topk.max_rows = 8;
+    topk.max_tokens = 4;
+    topk.max_keys = 1000;
+    topk.score_stride = 1024;
+    topk.k = topk.index_stride = 64;
+    topk.flags = LIDX_FLAG_PDL;
+    lidx_topk_args given;
+    REQUIRE(lidx_topk_args_init(&given) == LIDX_OK);
+    given.scores = score.scores;
+    given.context_lens = score.context_lens;
+    given.cu_seqlens_q = score.cu_seqlens_q;
+    given.indices = args.indices;
+    fake().launch_count = 0;
+    const lidx_status status = lidx_topk_enqueue(context.get(), &topk, &given, nullptr);
+    INFO(lidx_last_error(context.get()));
+    REQUIRE(status == LIDX_OK);
+    REQUIRE(fake().launch_count == 1);
+    CHECK(fake().launches[0].select.known_rows == 0);
+}
+
 TEST_CASE("enqueue: allocates nothing, synchronises nothing, leaves the context stack as it was") {
     fake_reset();
     Context context;
