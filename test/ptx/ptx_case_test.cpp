@@ -233,7 +233,9 @@ size_t cases_on_hopper = 0;
 
 bool device_runs(const std::string& target, int capability) {
     const int number = std::stoi(target.substr(3));
-    return target.back() == 'a' ? number == capability : target.back() != 'f' && number <= capability;
+    if (target.back() == 'a') return number == capability;
+    const bool of_family = target.back() != 'f' || number / 10 == capability / 10;
+    return of_family && number <= capability;
 }
 
 // What a GPU is given: no cases of the checks themselves, whose accesses no schedule orders and whose rules are broken
