@@ -276,11 +276,18 @@ class Refusals(Bench):
 
     def test_saved_results(self):
         report, _ = self.report("--workload", "smoke", "--runs", "1")
-        for change, message in ((lambda r: r.pop("device"), "key 'device' not found"),
-                                (lambda r: r.update(runs="many"), "type must be number"),
+        for change, message in ((lambda r: r.pop("device"), "json writes: device is missing"),
+                                (lambda r: r.update(runs="many"), 'runs: "many", expected a whole number of 0 .. '),
+                                (lambda r: r.update(runs=2 ** 31), "runs: 2147483648, expected a whole number"),
+                                (lambda r: r.update(rows={}), "rows: object, expected an array"),
+                                (lambda r: r.update(rows=[3]), "an object with workload is expected, not number"),
+                                (lambda r: r["rows"][0].update(us=0), "us: 0, expected more than 0, or null"),
+                                (lambda r: r["rows"][0].update(ceiling_us=1e308), "ceiling_us: 1e+308, expected"),
+                                (lambda r: r["rows"][0].update(tokens=1e30), "tokens: 1e+30, expected a whole"),
+                                (lambda r: r["rows"][0].update(keys=-1), "keys: -1, expected a whole number"),
                                 (lambda r: r.update(timing="slow"), 'timing: "slow" is none of those'),
                                 (lambda r: r["rows"][0].update(role="judge"), 'role: "judge" is none of those'),
-                                (lambda r: r["rows"][0].pop("us"), "key 'us' not found"),
+                                (lambda r: r["rows"][0].pop("us"), "us is missing"),
                                 (lambda r: r.update(rows=[]), "none of these workloads has a row there")):
             changed = json.loads(json.dumps(report))
             change(changed)
