@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""make_rule_cases.py FOLDER writes check_rules_90a.ptx and check_rules_100a.ptx: a correct tcgen05.mma, wgmma and bulk
-store, and each once more with one edit that breaks one rule, with what the emulator must say of it."""
+"""make_rule_cases.py FOLDER writes check_rules_90a.ptx and check_rules_100a.ptx: a correct tcgen05.mma, try_cancel,
+wgmma and bulk store, and each once more with one edit that breaks one rule, with what the emulator must say of it."""
 
 import pathlib
 import sys
@@ -16,10 +16,12 @@ class Rules:
 .address_size 64
 """
 
-    def case(self, name, source, body, verdict, block=32, shared=(), params='', buffers=()):
+    def case(self, name, source, body, verdict, block=32, cluster=1, shared=(), params='', buffers=()):
         head = [f'// case: {name}', f'// source: {source}'] + [f'// {b}' for b in buffers] + [f'// {verdict}']
         if block != 32:
             head.append(f'// block: {block}')
+        if cluster != 1:
+            head += [f'// grid: {cluster}', f'// cluster: {cluster}']
         lines = [line.strip() for line in body.strip().splitlines() if line.strip()]
         self.text += '\n' + '\n'.join(head) + f'\n.visible .entry {name}({params})\n{{\n'
         self.text += '    .reg .pred %p<8>; .reg .b32 %r<24>; .reg .b64 %l<12>; .reg .f32 %f<8>;\n'
@@ -62,7 +64,7 @@ TCGEN05_SHARED = ['.shared .align 1024 .b8 a[16384];', '.shared .align 1024 .b8 
 
 
 def tcgen05(folder):
-    f = Rules('sm_100a', 'An MMA')
+    f = Rules('sm_100a', 'An MMA, a request for a cluster')
 
     def case(name, source, verdict, **edits):
         f.case(name, source, edited(TCGEN05, edits), verdict, shared=TCGEN05_SHARED)
@@ -135,6 +137,7 @@ def tcgen05(folder):
         tcgen05.fence::after_thread_sync;
         tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 32;''', 'finds: race-tmem: nothing orders the two',
            block=160, shared=['.shared .align 4 .b32 slot;'])
+    cancel(f)
     f.write(folder / 'check_rules_100a.ptx')
 
 
@@ -300,6 +303,73 @@ def hopper(folder):
                buffers=['in b32: ' + '0 ' * 255 + '0',
                         'map: buffer=0 type=0 rank=2 dims=128,8 strides=128 box=128,8 swizzle=3'])
     f.write(folder / 'check_rules_90a.ptx')
+
+
+# In a pair of CTAs lane 0 of warp 1 of the second CTA reads `slot` and tells the first CTA; lane 0 of that one's warp 0
+# then asks for a cluster; lane 0 of the second CTA's warp 0 waits for the response and writes `slot`.
+CANCEL = {
+    'begin': """mov.u32 %r0, %tid.x;
+        and.b32 %r1, %r0, 31;
+        mov.u32 %r2, %cluster_ctarank;
+        setp.ne.u32 %p0, %r0, 0;
+        @!%p0 mbarrier.init.shared::cta.b64 [bar], 1;
+        @!%p0 mbarrier.init.shared::cta.b64 [consumed], 1;
+        @!%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 16;
+        @!%p0 fence.mbarrier_init.release.cluster;
+        barrier.cluster.arrive;
+        barrier.cluster.wait;
+        setp.ne.u32 %p1, %r1, 0;
+        @%p1 bra DONE;
+        mov.u32 %r5, response;
+        mov.u32 %r6, bar;
+        mov.u32 %r7, consumed;
+        mapa.shared::cluster.u32 %r7, %r7, 0;
+        setp.eq.u32 %p2, %r2, 0;
+        @%p2 bra FIRST;
+        @!%p0 bra WRITE;""",
+    'read': 'ld.shared.b32 %r8, [slot];',
+    'tell': 'mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r7];',
+    'first': 'bra DONE;\nFIRST:\n@%p0 bra DONE;',
+    'told': 'TOLD:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p3, [consumed], 0;\n@!%p3 bra TOLD;',
+    'ask': 'clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.multicast::cluster::all'
+           '.b128 [%r5], [%r6];',
+    'response': """bra LAST;
+        WRITE:
+        LAST:
+        mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p4, [bar], 0;
+        @!%p4 bra LAST;""",
+    'also': '',
+    'write': '@!%p2 st.shared.b32 [slot], 7;',
+    'end': 'DONE:\nbarrier.cluster.arrive;\nbarrier.cluster.wait;',
+}
+
+
+def cancel(f):
+    copy = ('cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster '
+            '[%r5], [%l0], 16, [%r6], 3;')
+    for name, source, edits, verdict in (
+            ('read_known_to_issuer', 'only the issuer of the request knows of the read', {},
+             'ordered-by-issuer: warning [ordered-by-issuer]'),
+            ('read_unknown_to_issuer', 'the issuer does not wait for the reader', {'told': ''},
+             'race-shared: writes what another access has read, and nothing orders'),
+            ('read_after_arrival', 'the reader reads once more behind its arrival',
+             {'tell': CANCEL['tell'] + '\nld.shared.b32 %r9, [slot];'},
+             'race-shared: writes what another access has read, and nothing orders'),
+            ('write_known_to_issuer', 'what the issuer knows is not handed over, so a write is unordered',
+             {'read': 'st.shared.b32 [slot], 5;'},
+             'race-shared: writes what another access has written, and nothing orders'),
+            ('read_known_to_both', 'the writer waits for the reader besides',
+             {'tell': CANCEL['tell'] + '\nmbarrier.arrive.shared::cta.b64 _, [consumed];',
+              'also': '@%p2 bra DONE;\nALSO:\nmbarrier.try_wait.parity.shared::cta.b64 %p3, [consumed], 0;\n'
+                      '@!%p3 bra ALSO;'},
+             'nothing'),
+            ('read_known_to_issuer_of_copy', 'the manual says so of the complete-tx of a bulk copy',
+             {'ask': 'ld.param.u64 %l0, [p0];\n' + copy},
+             'race-shared: writes what another access has read, and nothing orders')):
+        f.case(name, 'manual 8.9.1.1: ' + source, edited(CANCEL, edits), 'finds: ' + verdict, block=64, cluster=2,
+               params='.param .u64 p0', buffers=['in b32: 1 2 3 4'],
+               shared=['.shared .align 16 .b8 response[16];', '.shared .align 8 .b64 bar;',
+                       '.shared .align 8 .b64 consumed;', '.shared .align 4 .b32 slot;'])
 
 
 def main():

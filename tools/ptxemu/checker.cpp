@@ -223,11 +223,12 @@ void Checker::converged(Exec& x, uint32_t mask) {
         VectorClock::raise(w.groups[0].clock.loose, warp * kPerThread, w.time++);
         return;
     }
-    std::vector<uint32_t> all, narrow, tmem;
+    std::vector<uint32_t> all, narrow, issuer, tmem;
     for (const Group& g : w.groups) {
         if (!(g.lanes & mask)) continue;
         VectorClock::join(all, g.clock.loose);
         VectorClock::join(narrow, g.clock.narrow);
+        VectorClock::join(issuer, g.clock.issuer);
         VectorClock::join(tmem, g.tmem);
     }
     VectorClock mine;
@@ -236,6 +237,7 @@ void Checker::converged(Exec& x, uint32_t mask) {
     each_group(warp, mask, [&](Group& g) {
         g.clock.loose = all;
         g.clock.narrow = narrow;
+        g.clock.issuer = issuer;
         g.tmem = tmem;
     });
     ++w.time;
@@ -688,6 +690,7 @@ void Checker::signalled(const AsyncOp& op, uint32_t address) {
     if (op.agent.hands_over) b.current.join(*op.agent.hands_over);
     else if (op.agent.index != 0) b.current.raise(op.agent.index, op.agent.clock);
     if (op.agent.issuer) VectorClock::join(b.arriving, op.agent.issuer->loose);
+    if (op.kind == AsyncKind::kCancel) b.current.join_issuer(*op.agent.issuer);
 }
 
 void Checker::groups_waited(Exec& x, uint32_t mask, AsyncKind first, AsyncKind last, const uint32_t* below,

@@ -157,6 +157,7 @@ class Checker {
         kOrdered,
         kLoose,
         kWarpgroup,   // a wgmma of another warp of a warpgroup one of whose warps has waited for it
+        kIssuer,      // a read, known to the issuer of a try_cancel whose response has come
         kNarrow,      // only if scopes were wider
         kReaderFence,
         kNoProxyFence,

@@ -144,8 +144,11 @@ Checker::Order Checker::order(const Record& r, const Record& a, uint32_t overlap
     }
     const bool program = same_lanes(a.width == 0 ? a.lanes : a.lanes_of(overlap));
     const bool fenced = r.flags & Record::kInit && thread_known(loose, r.warp, lanes, r.clock, kInitFence);
-    if (!program && !fenced && !thread_known(loose, r.warp, lanes, r.clock, kRaw))
-        return thread_known(group.clock.narrow, r.warp, lanes, r.clock, kRaw) ? Order::kNarrow : Order::kRace;
+    if (!program && !fenced && !thread_known(loose, r.warp, lanes, r.clock, kRaw)) {
+        if (thread_known(group.clock.narrow, r.warp, lanes, r.clock, kRaw)) return Order::kNarrow;
+        const bool read = !(r.flags & Record::kWrite);
+        return read && thread_known(group.clock.issuer, r.warp, lanes, r.clock, kRaw) ? Order::kIssuer : Order::kRace;
+    }
     if (a.flags & Record::kAsync && r.flags & Record::kWrite && !(r.flags & Record::kBarrier)) {
         if (!fenced && !thread_known(loose, r.warp, lanes, r.clock, kFenced)) {
             return thread_known(loose, r.warp, lanes, r.clock, kAnyFence) ? Order::kReaderFence : Order::kNoProxyFence;
@@ -171,7 +174,7 @@ void Checker::touch(RecordPool& pool, uint32_t& head, Record& a, const Group& gr
         for (uint32_t i = head; i != 0; i = pool[i].next) {
             const Record& r = pool[i];
             const uint32_t overlap = r.parts & a.parts;
-            if (overlap != 0 && !(r.flags & Record::kWrite) && order(r, a, overlap, group, tmem) <= Order::kWarpgroup)
+            if (overlap != 0 && !(r.flags & Record::kWrite) && order(r, a, overlap, group, tmem) <= Order::kIssuer)
                 seen |= overlap;
         }
     }
@@ -442,6 +445,7 @@ void Checker::copy_issued(Exec& x, AsyncOp& op) {
     if (op.mbarrier != 0) {
         auto issuer = std::make_shared<VectorClock>();
         issuer->loose = g.clock.loose;
+        if (op.kind == AsyncKind::kCancel) issuer->issuer = g.clock.issuer;
         own(*issuer, warp, 1u << op.lane, kRaw);
         op.agent.issuer = issuer;
     }
@@ -997,6 +1001,13 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
             f.what += ", and only another warp of that warpgroup has waited for it: a wgmma-group is the warpgroup's, "
                       "yet the manual lets a wait speak for the executing thread";
             f.would_order = "a hand-over from every warp of the warpgroup, behind its own wgmma.wait_group";
+            break;
+        case Order::kIssuer:
+            f.code = "ordered-by-issuer";
+            f.severity = Severity::kWarning;
+            f.what += "; only the issuer of a try_cancel knows of the read, and its response hands over nothing of "
+                      "what its issuer knows (PTX ISA 8.9.1.1)";
+            f.would_order = "an arrival of the reading thread for which the writing one waits";
             break;
         case Order::kNarrow:
             f.code = "scope-too-narrow";

@@ -6,7 +6,8 @@
 // last copy is known to be complete where it is issued). A clock holds for every agent the time up to which its
 // accesses have happened before: `strict` by the rules of the manual, `loose` also by the convergence that shfl, vote,
 // elect and .aligned instructions bring about without ordering memory. `narrow` holds what would be known besides if
-// every scope were wide enough; it is empty in most kernels.
+// every scope were wide enough, `issuer` what the issuer of a try_cancel knew to whom its response has come: the
+// response hands over nothing of it (8.9.1.1), but no read can come so late. Both are empty in most kernels.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -19,7 +20,7 @@
 namespace ptxemu {
 
 struct VectorClock {
-    std::vector<uint32_t> strict, loose, narrow;
+    std::vector<uint32_t> strict, loose, narrow, issuer;
 
     static uint32_t at(const std::vector<uint32_t>& v, uint32_t index) { return index < v.size() ? v[index] : 0; }
     static void raise(std::vector<uint32_t>& v, uint32_t index, uint32_t time) {
@@ -38,6 +39,11 @@ struct VectorClock {
         join(strict, other.strict);
         join(loose, other.loose);
         join(narrow, other.narrow);
+        join(issuer, other.issuer);
+    }
+    void join_issuer(const VectorClock& other) {
+        join(issuer, other.loose);
+        join(issuer, other.issuer);
     }
     void join_narrow(const VectorClock& other) {
         join(narrow, other.loose);
