@@ -137,6 +137,7 @@ def tcgen05(folder):
         tcgen05.fence::after_thread_sync;
         tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 32;''', 'finds: race-tmem: nothing orders the two',
            block=160, shared=['.shared .align 4 .b32 slot;'])
+    freed_behind_exit(f)
     cancel(f)
     f.write(folder / 'check_rules_100a.ptx')
 
@@ -303,6 +304,36 @@ def hopper(folder):
                buffers=['in b32: ' + '0 ' * 255 + '0',
                         'map: buffer=0 type=0 rank=2 dims=128,8 strides=128 box=128,8 swizzle=3'])
     f.write(folder / 'check_rules_90a.ptx')
+
+
+# Warp 1 reads Tensor Memory and exits, warp 0 frees it.
+def freed_behind_exit(f):
+    meet, done = 'barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;', 'tcgen05.wait::ld.sync.aligned;'
+    poll = 'POLL:\nld.volatile.shared.b32 %r4, [flag];\nsetp.ne.u32 %p1, %r4, 1;\n@%p1 bra POLL;'
+    for name, wait, barrier, verdict in (
+            ('freed_behind_exit', done, meet, 'ordered-by-exit: warning [ordered-by-exit]'),
+            ('freed_behind_flag', done + '\nst.volatile.shared.b32 [flag], 1;', poll,
+             'race-tmem: writes what another access has read')):
+        f.case(name, 'manual 9.7.13.3: the barrier waits for all threads that have not exited', f'''
+            mov.u32 %r0, %tid.x;
+            setp.ge.u32 %p0, %r0, 32;
+            @%p0 bra MET;
+            st.volatile.shared.b32 [flag], 0;
+            tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32;
+        MET:
+            tcgen05.fence::before_thread_sync;
+            bar.sync 0;
+            tcgen05.fence::after_thread_sync;
+            ld.shared.b32 %r1, [slot];
+            @!%p0 bra FREE;
+            add.u32 %r2, %r1, 0x200000;
+            tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r3}}, [%r2];
+            {wait}
+            ret;
+        FREE:
+            {barrier}
+            tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 32;''', 'finds: ' + verdict, block=64,
+               shared=['.shared .align 4 .b32 slot;', '.shared .align 4 .b32 flag;'])
 
 
 # In a pair of CTAs lane 0 of warp 1 of the second CTA reads `slot` and tells the first CTA; lane 0 of that one's warp 0

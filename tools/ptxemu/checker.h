@@ -157,6 +157,7 @@ class Checker {
         kOrdered,
         kLoose,
         kWarpgroup,   // a wgmma of another warp of a warpgroup one of whose warps has waited for it
+        kExit,        // known to a warp that had exited when a barrier of the cluster ended
         kIssuer,      // a read, known to the issuer of a try_cancel whose response has come
         kNarrow,      // only if scopes were wider
         kReaderFence,
@@ -200,6 +201,7 @@ class Checker {
     Order foreign_order(const Record& r, uint32_t overlap, const Group& group) const;
     Scope distance(const Record& r, const Record& a) const;
     bool warpgroup_known(const Record& r, const std::vector<uint32_t>& clock) const;
+    bool known_to_exited(const Record& r, const Record& a) const;
     void touch(RecordPool& pool, uint32_t& head, Record& a, const Group& group, MemorySpace space, uint64_t address,
                bool tmem);
     void touch_shared(uint64_t address, Record& a, const Group& group);

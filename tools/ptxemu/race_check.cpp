@@ -769,6 +769,20 @@ void Checker::allocated_in_pair(Exec& x, Cta& peer, uint32_t peer_warp, uint32_t
     know_allocation(there, here);
 }
 
+// Whether a warp knew that r, of Tensor Memory, is complete, and exited before a barrier of the cluster ended which a's
+// warp has left.
+bool Checker::known_to_exited(const Record& r, const Record& a) const {
+    const auto& arrived = warps_[a.warp].arrived;
+    if (!arrived) return false;
+    for (size_t w = 0; w < warps_.size(); ++w) {
+        const bool exited = cluster_->ctas[w / warps_per_cta_]->warps[w % warps_per_cta_].live == 0;
+        if (!exited || (*arrived)[w] != warps_[w].time) continue;
+        for (const Group& g : warps_[w].groups)
+            if (VectorClock::at(g.clock.loose, static_cast<uint32_t>(r.agent) + kTmemDone) >= r.clock) return true;
+    }
+    return false;
+}
+
 void Checker::deallocated(Exec& x, uint32_t column, uint32_t columns) {
     auto& heads = shared_[x.cta->rank].tmem_heads;
     if (heads.empty()) return;
@@ -784,8 +798,8 @@ void Checker::deallocated(Exec& x, uint32_t column, uint32_t columns) {
                 if (VectorClock::at(clock.loose, static_cast<uint32_t>(r.agent) + kTmemDone) < r.clock) {
                     const bool issued =
                         r.warp == warp || thread_known(clock.loose, r.warp, r.lanes, r.issue, kRaw);
-                    conflict(r, a, issued ? Order::kNotWaited : Order::kRace, MemorySpace::kShared,
-                             q << 21 | c, r.parts, true);
+                    const Order o = issued ? Order::kNotWaited : known_to_exited(r, a) ? Order::kExit : Order::kRace;
+                    conflict(r, a, o, MemorySpace::kShared, q << 21 | c, r.parts, true);
                 }
                 pool_.release(head);
                 head = r.next;
@@ -1001,6 +1015,13 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
             f.what += ", and only another warp of that warpgroup has waited for it: a wgmma-group is the warpgroup's, "
                       "yet the manual lets a wait speak for the executing thread";
             f.would_order = "a hand-over from every warp of the warpgroup, behind its own wgmma.wait_group";
+            break;
+        case Order::kExit:
+            f.code = "ordered-by-exit";
+            f.severity = Severity::kWarning;
+            f.what += "; a warp that had waited for it had exited when the barrier of the cluster ended, which waits for "
+                      "all that have not, but an exit releases nothing (PTX ISA 9.7.13.3)";
+            f.would_order = "barrier.cluster.arrive, or another hand-over, of the warp that waited";
             break;
         case Order::kIssuer:
             f.code = "ordered-by-issuer";
