@@ -1019,8 +1019,8 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
         case Order::kExit:
             f.code = "ordered-by-exit";
             f.severity = Severity::kWarning;
-            f.what += "; a warp that had waited for it had exited when the barrier of the cluster ended, which waits for "
-                      "all that have not, but an exit releases nothing (PTX ISA 9.7.13.3)";
+            f.what += "; a warp that had waited for it had exited when the barrier of the cluster ended, which waits "
+                      "for all that have not, but an exit releases nothing (PTX ISA 9.7.13.3)";
             f.would_order = "barrier.cluster.arrive, or another hand-over, of the warp that waited";
             break;
         case Order::kIssuer:
