@@ -303,6 +303,7 @@ def hopper(folder):
                shared=['.shared .align 1024 .b8 data[2048];', '.shared .align 8 .b64 bar;'],
                buffers=['in b32: ' + '0 ' * 255 + '0',
                         'map: buffer=0 type=0 rank=2 dims=128,8 strides=128 box=128,8 swizzle=3'])
+    initialised_behind_fence(f)
     f.write(folder / 'check_rules_90a.ptx')
 
 
@@ -334,6 +335,33 @@ def freed_behind_exit(f):
             {barrier}
             tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 32;''', 'finds: ' + verdict, block=64,
                shared=['.shared .align 4 .b32 slot;', '.shared .align 4 .b32 flag;'])
+
+
+# The first CTA's mbarrier is initialised, both CTAs meet with relaxed arrivals, and the second arrives there.
+def initialised_behind_fence(f):
+    init, fence = 'mbarrier.init.shared::cta.b64 [bar], 1;', 'fence.mbarrier_init.release.cluster;'
+    for name, lines, verdict in (
+            ('init_behind_fence', f'{fence}\n{init}', 'mbarrier-not-initialised: warning [mbarrier-not-initialised]'),
+            ('init_without_fence', init, 'mbarrier-not-initialised: error [mbarrier-not-initialised]'),
+            ('init_before_fence', f'{init}\n{fence}', 'nothing')):
+        f.case(name, 'manual 9.7.13.3, 9.7.13.4: a relaxed arrival releases nothing', f'''
+            mov.u32 %r0, %tid.x;
+            mov.u32 %r1, %cluster_ctarank;
+            setp.ne.u32 %p0, %r0, 0;
+            @%p0 bra MET;
+            {lines}
+        MET:
+            barrier.cluster.arrive.relaxed;
+            barrier.cluster.wait;
+            @%p0 bra DONE;
+            setp.ne.u32 %p1, %r1, 1;
+            @%p1 bra DONE;
+            mov.u32 %r2, bar;
+            mapa.shared::cluster.u32 %r2, %r2, 0;
+            mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r2];
+        DONE:
+            barrier.cluster.arrive;
+            barrier.cluster.wait;''', 'finds: ' + verdict, cluster=2, shared=['.shared .align 8 .b64 bar;'])
 
 
 # In a pair of CTAs lane 0 of warp 1 of the second CTA reads `slot` and tells the first CTA; lane 0 of that one's warp 0

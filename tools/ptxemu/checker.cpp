@@ -332,6 +332,7 @@ void Checker::fence(Exec& x, uint32_t mask, FenceKind kind, Scope scope) {
             break;
         case FenceKind::kMbarrierInit:
             each_group(warp, mask, [&](Group& g) { own(g.clock, warp, g.lanes, kInitFence); });
+            w.init_fence = true;
             ++w.time;
             break;
         case FenceKind::kTmemBefore:

@@ -124,6 +124,7 @@ class Checker {
         uint32_t load = 0, store = 0, alloc = 0, wgmma = 0;   // agents
         std::vector<RegisterState> registers;   // by slot / 128; of kernels with wgmma
         uint32_t fences = 0;                    // wgmma.fence so far
+        bool init_fence = false;                // it has executed a fence.mbarrier_init
         uint32_t wgmma_done = 0;
         std::vector<Outstanding> outstanding;
         // By warp: when it came to the last barrier of the cluster that this warp has left, in whatever manner.
