@@ -81,12 +81,13 @@ LAST_ITEM = {
     ("what a row sees is not said", (LAST,)): "nobody asks what its rows see",
     ("the warp does not meet before one lane releases for it", (LAST,)): "nobody reads what its other lanes store",
     ("a release that releases nothing", (LAST, "else ptx::mbarrier_arrive(full);")): "it has no weights",
+    # Lanes of an emulated warp arrive together: the first arrivals complete the phase, the elected lane's among them.
+    ("a release counts one more", (LAST,)): "nobody waits for the phase behind that of the last item",
     ("what an item is is not said", (LAST, "st_shared_v4_u32(to + 16, ")): "it has no keys and no columns to fill",
 }
 # Of sm90_wide and sm90_fast, whose items have a warp of their own.
 ITEM_WARP = {
     **LAST_ITEM,
-    ("a release counts one more", (LAST,)): "nobody waits for the phase behind that of the last item",
     ("where the share begins is not said", 0): "a share without work has no tokens, whatever its cost",
     ("what an item is is not said", 5): "a share without work has no tokens, whatever its last rows are",
     ("weights of no token are not zeros, or weights are not stored", 0): "rows that do not exist are not stored",
@@ -116,17 +117,24 @@ SM90 = {
     "equivalent": {
         **INITIALISATION,
         **LAST_ITEM,
-        **{(kind, 0): "a rectangle has tiles, so none of its items comes without Q"
-           for kind in ("a release is missing", "a release that releases nothing", "a release counts one more",
-                        "a release to another mbarrier")},
-        ("a wait that acquires nothing", 26): "a fourth group where there are three reads nothing of the tile",
-        # The second of two MMAs in a row: the fence before the first was behind the last access of both accumulators.
-        **{("wgmma.fence is missing", place): "no register of its MMA was accessed since the fence before"
-           for place in (1, 17, 21)},
-        # The second tile of a pair. The warp met behind its waits for both tiles and its reads of both k_scale and live
-        # words, before the first was released; what reads the second since is its MMA, and lane 0 has waited for that.
+        ("a wait that acquires nothing", ("k_full[stage_at<T>(ring).index]",)):
+            "a fourth group where there are three reads nothing of the tile",
+        # The first two MMAs of a stretch: the fence before the first was behind the last access of both accumulators.
+        ("wgmma.fence is missing", ("multiply<T>(self, ring_b, b)",)):
+            "no register of its MMA was accessed since the fence before",
+        # The second tile of a pair, by number: source lines do not tell the tiles of an unrolled stretch apart. The
+        # warp met behind its waits for both tiles and its reads of both k_scale and live words, before the first was
+        # released; what reads the second since is its MMA, and lane 0 has waited for that.
         **{("the warp does not meet before one lane releases for it", place): "it met behind all lanes' reads of it"
            for place in range(2, 24, 2)},
+    },
+    "unreached": {
+        # load_requests() makes runs of one tile or more (run_at, and `rest_units` behind it); only the item behind the
+        # last and those of blocks, each inlined apart, come without.
+        (kind, ("load_requests<T>(p, loader, shared);", "  ptx::mbarrier_arrive(full);")):
+            "a rectangle has tiles, so none of its items comes without Q"
+        for kind in ("a release is missing", "a release that releases nothing", "a release counts one more",
+                     "a release to another mbarrier")
     },
 }
 
