@@ -156,7 +156,7 @@ SM90_DECODE = {
         Kind("a group of copies is not closed", r"cp\.async\.commit_group;", "", UNORDERED),
         Kind("a copy is missing", r"cp\.async\.c[ag]\.[^;]*;", "", VALUE | UNDEFINED | UNORDERED),
         Kind("a copy to the next 128 bytes", r"(cp\.async\.c[ag]\.\S*) \[(%r\d+)\],",
-             r"add.u32 \2, \2, 128; \1 [\2],", VALUE | UNDEFINED | UNORDERED),
+             r"add.u32 \2, \2, 128; \1 [\2],", VALUE | UNDEFINED | UNORDERED | {"illegal-address"}),
         Kind("fence.proxy.async is missing", r"fence\.proxy\.async[^;]*;", "", {"missing-proxy-fence"}),
         Kind("the warpgroup does not meet", r"bar\.sync %r\d+, %r\d+;", "", UNORDERED | {"missing-proxy-fence"}),
         Kind("the CTA does not meet", r"bar\.sync 0;", "", UNORDERED | STUCK),
