@@ -129,6 +129,8 @@ class Checker {
         std::vector<Outstanding> outstanding;
         // By warp: when it came to the last barrier of the cluster that this warp has left, in whatever manner.
         std::shared_ptr<const std::vector<uint32_t>> arrived;
+        // Whether r, of a warp of this cluster, came before that warp's arrival there.
+        bool met_behind(const Record& r) const { return arrived && (*arrived)[r.warp] >= r.clock; }
     };
     struct Waiter {
         uint32_t warp, lanes, time, pc;

@@ -201,7 +201,7 @@ void Checker::touch(RecordPool& pool, uint32_t& head, Record& a, const Group& gr
         Order o = order(r, a, overlap, group, tmem);
         // A wait that has returned came before its thread's arrival at a barrier of the cluster, be it a relaxed one.
         if ((o == Order::kRace || o == Order::kLoose) && r.flags & Record::kBarrier && !(r.flags & Record::kWrite) &&
-            r.unit == a.unit && warps_[a.warp].arrived && (*warps_[a.warp].arrived)[r.warp] >= r.clock)
+            r.unit == a.unit && warps_[a.warp].met_behind(r))
             o = Order::kOrdered;
         const bool morally_strong =
             a.flags & r.flags & Record::kStrong && std::min(a.scope(), r.scope()) >= distance(r, a);
@@ -976,8 +976,7 @@ void Checker::conflict(const Record& r, const Record& a, Order o, MemorySpace sp
                 f.what = "uses an mbarrier whose initialisation by another thread is not ordered before";
                 f.would_order = "bar.sync, or barrier.cluster behind fence.mbarrier_init, after mbarrier.init";
                 // CUTLASS's kernels for pairs of CTAs have one mbarrier more than were there at their fence.
-                const auto& arrived = warps_[a.warp].arrived;
-                if (r.unit == a.unit && warps_[r.warp].init_fence && arrived && (*arrived)[r.warp] >= r.clock) {
+                if (r.unit == a.unit && warps_[r.warp].init_fence && warps_[a.warp].met_behind(r)) {
                     f.severity = Severity::kWarning;
                     f.what += "; a relaxed arrival at a barrier of the cluster is between the two, and the "
                               "initialising warp's fence.mbarrier_init came before the initialisation";
@@ -1090,7 +1089,7 @@ void Checker::left_alone(const Cta& cta) {
     const uint32_t first = cta.rank * warps_per_cta_;
     const auto done = [&](const Record& r) {
         for (uint32_t w = first; w < first + warps_per_cta_; ++w) {
-            if (warps_[w].arrived && (*warps_[w].arrived)[r.warp] >= r.clock) return true;
+            if (warps_[w].met_behind(r)) return true;
             for (const Group& g : warps_[w].groups)
                 if (thread_known(g.clock.loose, r.warp, r.lanes, r.clock, kRaw)) return true;
         }
