@@ -144,6 +144,77 @@ __device__ __forceinline__ int32_t lane_key(uint32_t lane) {
     return static_cast<int32_t>(lane / 4 + 8 * (T::kGroupTokens == 1 ? lane % 2 : lane % 4 / 2));
 }
 
+// Where the scores of a block go, and how much of it there is.
+struct Target {
+    int32_t row = -1, tokens = 0, groups = 0;
+    float* cell = nullptr;   // the lane's token of the block's first group, key lane_key() of key 0
+};
+
+// Q and weights of the block of tile i have come to all warps of the warpgroup. first: they are on their way since the
+// share began.
+template <class T>
+__device__ __forceinline__ void take_block(const ScoreParams& p, const Worker& self, Shared& shared, const Place& place,
+                                           uint32_t i, bool first, Target& target) {
+    const uint32_t barrier = 1 + self.warpgroup;
+    if (first) {
+        ptx::cp_async_wait_group<kStages - 1>();
+    } else {
+        target.row = shfl(place.row, i);
+        target.tokens = tokens_of(shfl(place.facts, i));
+        ptx::bar_sync(barrier, kWarpgroupThreads);   // all have multiplied by the Q before
+        copy_block<T>(p, self, shared, target.row, target.tokens);
+        ptx::cp_async_commit_group();
+        ptx::cp_async_wait_group<0>();
+    }
+    target.groups = groups_of(target.tokens, T::kGroupTokens);
+    const int32_t token = T::kGroupTokens == 1 ? 0 : static_cast<int32_t>(self.lane % 2);
+    target.cell = static_cast<float*>(p.scores) + (int64_t{target.row} + token) * p.score_stride +
+                  lane_key<T>(self.lane);
+    ptx::fence_proxy_async_shared_cta();
+    ptx::bar_sync(barrier, kWarpgroupThreads);
+}
+
+// Scores of tile i of the window, which a stage holds; tile i + kStages takes its place.
+template <class T>
+__device__ __forceinline__ void score_tile(const ScoreParams& p, const Worker& self, Shared& shared, const Place& place,
+                                           uint32_t i, const Target& target, uint64_t policy) {
+    const int32_t key = lane_key<T>(self.lane);
+    // Of matrix lane / 8 of four the row lane % 8: keys 0-7, 8-15 of chunk 0, then of chunk 1.
+    const uint32_t fragment_key = self.lane % 16, fragment_chunk = self.lane / 16;
+    const ptx::SharedAddr fragment = ptx::cvta_to_shared(&shared.k[self.warp][0][fragment_key * kDepth]);
+    const uint32_t fragment_swizzle = (fragment_chunk ^ fragment_key % 8) << 4;
+    uint32_t k[4][4];
+#pragma unroll
+    for (uint32_t step = 0; step < 4; ++step)
+        ptx::ldmatrix_m8n8_x4_b16(k[step], fragment + (i % kStages * sizeof(shared.k[0][0]) +
+                                                       (fragment_swizzle ^ step * 32)));
+    const float k_scale = ptx::ld_shared_f32(ptx::cvta_to_shared(&shared.k_scale[self.warp][i % kStages][key]));
+    const bool live = key < live_of(shfl(place.facts, i));
+    float* to = target.cell + shfl(place.key, i);
+    uint64_t group_q = wgmma_descriptor_k_major_128b(ptx::cvta_to_shared(shared.q[0]).value);
+    ptx::SharedAddr group_weights = ptx::cvta_to_shared(&shared.weights[0][2 * (self.lane % 4)]);
+#pragma unroll 1
+    for (int32_t group = 0; group < target.groups; ++group) {
+        float d[kColumns / 2], weights[kColumns / 4];
+        multiply(k, group_q, d);
+        if (group == 0) {
+            ptx::bar_warp_sync(ptx::kFullMask);   // the fragments have left the stage
+            load_tile(self, shared, place, i + kStages, policy);
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < kColumns / 8; ++j)
+            ptx::ld_shared_v2_f32(weights[2 * j], weights[2 * j + 1], group_weights + j * 32);
+        ptx::wgmma_wait_group<0>();
+        const float score = ptx::mul_rn_f32(k_scale, reduce<T>(self, weights, d));
+        const bool mine = T::kGroupTokens == 1 ? self.lane % 4 < 2
+                                               : 2 * group + static_cast<int32_t>(self.lane % 2) < target.tokens;
+        if (live && mine) ptx::st_global_f32(to, score);
+        to += T::kGroupTokens * p.score_stride;
+        group_q += sizeof(shared.q[0]) / 16;
+        group_weights = group_weights + sizeof(shared.weights[0]);
+    }
+}
+
 template <class T>
 __device__ __forceinline__ void score(const ScoreParams& p) {
     Worker self;
@@ -162,30 +233,18 @@ __device__ __forceinline__ void score(const ScoreParams& p) {
         find_share<T>(p, self, *reinterpret_cast<Shared*>(dynamic_shared));
         raw = ask_span(p, self.base + static_cast<int32_t>(self.lane));
     }
-    const uint64_t q_descriptor =
-        wgmma_descriptor_k_major_128b(ptx::cvta_to_shared(shared.q[0]).value);
-    const ptx::SharedAddr weights_at = ptx::cvta_to_shared(&shared.weights[0][2 * (self.lane % 4)]);
-    const uint32_t barrier = 1 + self.warpgroup;
-    const int32_t key = lane_key<T>(self.lane);
-    // Of matrix lane / 8 of four the row lane % 8: keys 0-7, 8-15 of chunk 0, then of chunk 1.
-    const uint32_t fragment_key = self.lane % 16, fragment_chunk = self.lane / 16;
-    const ptx::SharedAddr fragment =
-        ptx::cvta_to_shared(&shared.k[self.warp][0][fragment_key * kDepth]);
-    const uint32_t fragment_swizzle = (fragment_chunk ^ fragment_key % 8) << 4;
-
-    int32_t row = -1, tokens = 0, groups = 0;
-    bool landed = false;         // Q of `row`
     // K goes first where L2 needs room, so that what others left there stays.
     const uint64_t policy = ptx::createpolicy_fractional_evict_first();
-    float* cell = nullptr;       // of scores: the lane's token of a block's first group, key lane_key() of key 0
+    Target target;
+    bool first = true;   // the first block's Q is still on its way
     while (true) {
-        const bool start = row < 0;
+        const bool start = target.row < 0;
         if (!start) raw = ask_span(p, self.base + static_cast<int32_t>(self.lane));
-        const Place place = find_places<T>(p, self, raw, row, [&](const Place& at) {
+        const Place place = find_places<T>(p, self, raw, target.row, [&](const Place& at) {
             if (!start) return;
-            row = shfl(at.row, 0);
-            tokens = tokens_of(shfl(at.facts, 0));
-            copy_block<T>(p, self, shared, row, tokens);   // nothing if the share is empty
+            target.row = shfl(at.row, 0);
+            target.tokens = tokens_of(shfl(at.facts, 0));
+            copy_block<T>(p, self, shared, target.row, target.tokens);   // nothing if the share is empty
         });
         if (start) {
 #pragma unroll 1
@@ -196,56 +255,12 @@ __device__ __forceinline__ void score(const ScoreParams& p) {
             const uint32_t facts = shfl(place.facts, i);
             if (tokens_of(facts) == 0) return;
             if (is_fresh(facts)) {
-                if (landed) {   // not the first block, which is on its way
-                    row = shfl(place.row, i);
-                    tokens = tokens_of(facts);
-                    ptx::bar_sync(barrier, kWarpgroupThreads);   // all have multiplied by the Q before
-                    copy_block<T>(p, self, shared, row, tokens);
-                    ptx::cp_async_commit_group();
-                    ptx::cp_async_wait_group<0>();
-                } else {
-                    ptx::cp_async_wait_group<kStages - 1>();
-                }
-                landed = true;
-                groups = groups_of(tokens, T::kGroupTokens);
-                const int32_t token = T::kGroupTokens == 1 ? 0 : static_cast<int32_t>(self.lane % 2);
-                cell = static_cast<float*>(p.scores) + (int64_t{row} + token) * p.score_stride + key;
-                ptx::fence_proxy_async_shared_cta();
-                ptx::bar_sync(barrier, kWarpgroupThreads);
+                take_block<T>(p, self, shared, place, i, first, target);
+                first = false;
             }
             ptx::cp_async_wait_group<kStages - 1>();
             ptx::bar_warp_sync(ptx::kFullMask);
-            uint32_t k[4][4];
-#pragma unroll
-            for (uint32_t step = 0; step < 4; ++step)
-                ptx::ldmatrix_m8n8_x4_b16(k[step], fragment + (i % kStages * sizeof(shared.k[0][0]) +
-                                                               (fragment_swizzle ^ step * 32)));
-            const float k_scale = ptx::ld_shared_f32(
-                ptx::cvta_to_shared(&shared.k_scale[self.warp][i % kStages][key]));
-            const bool live = key < live_of(facts);
-            float* to = cell + shfl(place.key, i);
-            uint64_t group_q = q_descriptor;
-            ptx::SharedAddr group_weights = weights_at;
-#pragma unroll 1
-            for (int32_t group = 0; group < groups; ++group) {
-                float d[kColumns / 2], weights[kColumns / 4];
-                multiply(k, group_q, d);
-                if (group == 0) {
-                    ptx::bar_warp_sync(ptx::kFullMask);   // the fragments have left the stage
-                    load_tile(self, shared, place, i + kStages, policy);
-                }
-#pragma unroll
-                for (uint32_t j = 0; j < kColumns / 8; ++j)
-                    ptx::ld_shared_v2_f32(weights[2 * j], weights[2 * j + 1], group_weights + j * 32);
-                ptx::wgmma_wait_group<0>();
-                const float score = ptx::mul_rn_f32(k_scale, reduce<T>(self, weights, d));
-                const bool mine = T::kGroupTokens == 1 ? self.lane % 4 < 2
-                                                       : 2 * group + static_cast<int32_t>(self.lane % 2) < tokens;
-                if (live && mine) ptx::st_global_f32(to, score);
-                to += T::kGroupTokens * p.score_stride;
-                group_q += sizeof(shared.q[0]) / 16;
-                group_weights = group_weights + sizeof(shared.weights[0]);
-            }
+            score_tile<T>(p, self, shared, place, i, target, policy);
         }
         self.unit += kWindow;
     }
