@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """make_matrix_cases.py FOLDER writes matrix_*.ptx: tensor cores, Tensor Memory, tensor copies, and what they must give.
 
-The models here know the manual's layouts and the tensor cores' fixed-window arithmetic (docs/emulator.md) in integers;
-they know nothing of the emulator. Every run writes the same bytes.
+The models here know the manual's layouts and the tensor cores' fixed-window arithmetic (docs/emulator-reference.md) in
+integers; they know nothing of the emulator. Every run writes the same bytes.
 """
 
 import pathlib

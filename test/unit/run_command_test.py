@@ -5,7 +5,6 @@ usage: run_command_test.py PTXEMU [unittest arguments]"""
 import array
 import json
 import os
-import re
 import shutil
 import struct
 import subprocess
@@ -296,16 +295,6 @@ class Arguments(Command):
 
 
 class Outcomes(Command):
-    def test_the_documented_example(self):
-        document = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/emulator.md")
-        with open(document, encoding="utf-8") as file:
-            text = file.read()
-        (ptx,), (args,) = (re.findall(rf"```{kind}\n(.*?)```", text, re.S) for kind in ("ptx", "json"))
-        (said,) = re.findall(r"^    (saxpy grid .*) in \.\.\.$", text, re.M)
-        output = self.run_ptx(ptx, "--check", "--seeds", 50, args=json.loads(args), block=256, grid=4)
-        self.assertIn(said, output)
-        self.assertEqual(read_npy(self.path("y.npy")), ([1024], "<f4", [2.5 * i + 1 for i in range(1024)]))
-
     def test_usage(self):
         self.assertIn("X,Y,Z", self.run_ptx(HANG, grid="1,0", code=2))
         self.assertIn("has no kernel 'other', it has: hang", self.run_ptx(HANG, "--kernel", "other", code=2))

@@ -98,7 +98,7 @@ void add_run(CLI::App& app, std::function<int()>& chosen, const std::string& rep
     o->threads = static_cast<int>(std::max(1u, std::min(256u, std::thread::hardware_concurrency())));
     const auto grid = std::make_shared<std::string>(), block = std::make_shared<std::string>(),
                cluster = std::make_shared<std::string>();
-    command->add_option("FILE", o->file, "PTX text, or a fat binary with uncompressed PTX")->required();
+    command->add_option("FILE", o->file, "PTX text, or a fat binary with PTX")->required();
     command->add_option("--kernel", o->kernel, "Its name; may be left out where there is only one")->type_name("NAME");
     command->add_option("--grid", *grid, "CTAs")->required()->check(dimensions(&o->grid));
     command->add_option("--block", *block, "Threads per CTA")->required()->check(dimensions(&o->block));
@@ -142,7 +142,7 @@ void add_run(CLI::App& app, std::function<int()>& chosen, const std::string& rep
 void add_info(CLI::App& app, std::function<int()>& chosen) {
     auto* command = app.add_subcommand("info", "List the kernels of a PTX file and their parameters");
     const auto o = std::make_shared<InfoOptions>();
-    command->add_option("FILE", o->file, "PTX text, or a fat binary with uncompressed PTX")->required();
+    command->add_option("FILE", o->file, "PTX text, or a fat binary with PTX")->required();
     command->add_option("--cc", o->compute_capability, "Compute capability that chooses among a fat binary's texts")
         ->check(CLI::IsMember({80, 90, 100, 103}));
     command->footer(

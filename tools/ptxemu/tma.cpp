@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The box is walked row by row (dimension 0). In shared memory the rows lie packed, dimension 0 fastest; the swizzle
 // then moves 16-byte chunks by bits of their absolute address, so a row is always copied in chunks of 16 bytes.
-// Marked "H200": not in the manual, but what an H200 does (docs/emulator.md, tensor copies).
+// Marked "H200": not in the manual, but what an H200 does (docs/emulator-reference.md, "Tensor copies").
 #include "tma.h"
 
 #include <algorithm>
