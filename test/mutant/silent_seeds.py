@@ -9,7 +9,7 @@ another kernel served would fail.
 usage: silent_seeds.py SEEDS VARIANTS_H CHECK TOPK CACHE STEM=PTX... [--only=TEXT] [--table]
   SEEDS    seeds 0 to SEEDS, one a launch
   --only   of the kernels, those whose name contains the text
-  --table  the results once more, as rows of docs/testing.md
+  --table  the results once more, as rows of docs/testing-mutants.md
 """
 import json
 import os

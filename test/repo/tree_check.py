@@ -137,6 +137,19 @@ class Tree(unittest.TestCase):
                    if not os.path.exists(os.path.join(ROOT, name))]
         self.assertEqual(lacking, [])
 
+    def test_links_of_documents_lead_somewhere(self):
+        lacking, links = [], 0
+        for path in FILES:
+            if not path.endswith(".md"):
+                continue
+            for name in re.findall(r"\]\(([^)#]+)\)", text_of(path)):
+                if not name.startswith("http"):
+                    links += 1
+                    if not os.path.exists(os.path.join(ROOT, os.path.dirname(path), name)):
+                        lacking.append(f"{path}: {name}")
+        self.assertGreater(links, 10)
+        self.assertEqual(lacking, [])
+
     def test_kernel_files_are_short(self):
         for path in FILES:
             if path.startswith("kernel/") and path.endswith(CODE):
