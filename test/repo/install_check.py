@@ -36,7 +36,7 @@ class Install(unittest.TestCase):
 
     def test_files(self):
         self.assertTrue(KERNEL_FILES)
-        for name in ("liblidx.so", "liblidx.a", "lidx.h", "libptxemu.so", *KERNEL_FILES):
+        for name in ("liblidx.so", "liblidx.a", "lidx.h", "libptxemu.so", "lidx.py", *KERNEL_FILES):
             self.find(name)
 
     def flags(self, *options):
@@ -62,6 +62,17 @@ class Install(unittest.TestCase):
         output = self.program(*flags[:-1], self.find("liblidx.a"), *flags[-1:], "-lstdc++")
         done = subprocess.run([output], text=True, capture_output=True)
         self.assertEqual((done.returncode, done.stdout), (0, "0.1.0\n"))
+
+    def test_the_module_for_python_finds_its_library(self):
+        folder, = self.flags("--variable=pythondir")
+        folder = folder if folder.startswith(self.folder) else self.folder + folder   # not every pkg-config adds it
+        self.assertEqual(folder, os.path.dirname(self.find("lidx.py")))
+        program = "import lidx; print(lidx.version(), lidx._library._name)"
+        done = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": folder, "PATH": "/usr/bin:/bin"},
+                              cwd="/", text=True, capture_output=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        version, library = done.stdout.split()
+        self.assertEqual((version, os.path.realpath(library)), ("0.1.0", os.path.realpath(self.find("liblidx.so"))))
 
     def test_a_rival_of_the_bench_compiles(self):
         if COMMAND_WANTED != "true":
