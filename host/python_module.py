@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 SCALARS = {"int32_t": "ctypes.c_int32", "uint32_t": "ctypes.c_uint32", "int64_t": "ctypes.c_int64",
            "size_t": "ctypes.c_size_t", "float": "ctypes.c_float", "char": "ctypes.c_char"}
@@ -54,7 +54,7 @@ class _Struct(ctypes.Structure):
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(ctypes.sizeof(self))
-        for name, kind in self._fields_:
+        for name, kind, *_ in self._fields_:
             if issubclass(kind, _Struct):
                 getattr(self, name).struct_size = ctypes.sizeof(kind)
         for name, value in {{**self._defaults_, **fields}}.items():
@@ -63,6 +63,7 @@ class _Struct(ctypes.Structure):
 
 class _Handle(ctypes.c_void_p):
     """What the library made: to be given to its functions, and to the one that ends it."""
+    context: Any   # a cache's alone: that it was made with, which has the text of its errors
 
 
 def _bind(name: str, result: Any, *parameters: tuple[Any, ...]) -> Any:
@@ -75,7 +76,7 @@ def _bind_status(name: str, *parameters: tuple[Any, ...]) -> Any:
     returns = any(direction == 2 for _, direction, *_ in parameters)
 
     def check(status: int, _: Any, arguments: tuple[Any, ...]) -> Any:
-        owner = getattr(arguments[0], "context", arguments[0])   # a cache's context
+        owner = getattr(arguments[0], "context", arguments[0])
         if status != OK:
             text = last_error(owner if isinstance(owner, context) else None)
             raise Error(status, text or status_string(status))
@@ -114,10 +115,11 @@ class Reader:
         for name, value in self.defines.items():
             self.lines.append(f"{self.new(name)} = {value}")
         rest = re.sub(r"\s+", " ", re.sub(r"^\s*#.*$", " ", text, flags=re.M)).strip()
-        kinds = [(r"(?:typedef )?enum(?: (\w+))? { ([^}]*?),? }(?: \1)? ?;", self.enum),
-                 (r"typedef struct (\w+) { ([^}]*) } \1 ?;", self.struct),
-                 (r"typedef struct (\w+) \1 ?;", self.handle),
-                 (r"LIDX_API ([\w ]+?)( ?\*| )(lidx_\w+) ?\(([^)]*)\) ?;", self.function)]
+        kinds: list[tuple[str, Callable[..., Iterator[str]]]] = [
+            (r"(?:typedef )?enum(?: (\w+))? { ([^}]*?),? }(?: \1)? ?;", self.enum),
+            (r"typedef struct (\w+) { ([^}]*) } \1 ?;", self.struct),
+            (r"typedef struct (\w+) \1 ?;", self.handle),
+            (r"LIDX_API ([\w ]+?)( ?\*| )(lidx_\w+) ?\(([^)]*)\) ?;", self.function)]
         while rest:
             for pattern, write in kinds:
                 match = re.match(pattern, rest)
@@ -148,7 +150,7 @@ class Reader:
         self.handles.add(name)
         yield from ["", "", f"class {self.new(name)}(_Handle):", "    pass"]
 
-    def split(self, declaration: str) -> tuple[str, str, str, str]:
+    def split(self, declaration: str) -> tuple[str, ...]:
         """C type without const, stars, name, length of an array."""
         match = re.fullmatch(r"(?:const )?(\w+) ?(\**) ?(\w+)(?:\[(\d+)\])?", declaration.strip())
         if not match:
