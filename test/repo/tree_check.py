@@ -150,6 +150,21 @@ class Tree(unittest.TestCase):
         self.assertGreater(links, 10)
         self.assertEqual(lacking, [])
 
+    def test_named_sections_exist(self):
+        """`docs/x.md, "Section"`: a heading, or a paragraph's bold words, of that document begins so."""
+        sections = {os.path.basename(path): re.findall(r"^#+ (.*)$|\*\*([^*]+)\*\*", text_of(path), re.M)
+                    for path in FILES if path.endswith(".md")}
+        lacking, found = [], 0
+        for path in FILES:
+            text = re.sub(r"\s*\n\s*(?://|\*|#)?\s*", " ", text_of(path))
+            for document, section in re.findall(r'([\w-]+\.md)\)?, "([^"]+?)[.,]?"', text):
+                if document in sections:
+                    found += 1
+                    if not any(name.startswith(section) for pair in sections[document] for name in pair):
+                        lacking.append(f"{path}: {document}, {section}")
+        self.assertGreater(found, 10)
+        self.assertEqual(lacking, [])
+
     def test_kernel_files_are_short(self):
         for path in FILES:
             if path.startswith("kernel/") and path.endswith(CODE):

@@ -88,6 +88,20 @@ class Guide(unittest.TestCase):
                                 capture_output=True, text=True, check=True).stdout
         self.assertIn("target sm_90a", listed)
 
+    def test_it_names_every_option_and_variable(self):
+        with open(GUIDE, encoding="utf-8") as file:
+            guide = file.read()
+        told = subprocess.run([os.path.join(PTXEMU, "ptxemu"), "run", "--help"], capture_output=True, text=True,
+                              check=True).stdout
+        options = set(re.findall(r"^ +(?:-h,)?(--[a-z][a-z-]*)", told, re.M)) - {"--help"}
+        self.assertGreater(len(options), 15)
+        self.assertEqual([option for option in sorted(options) if option not in guide], [])
+        with open(os.path.join(PTXEMU, "libptxemu.so"), "rb") as file:
+            read = set(re.findall(rb"\0(PTXEMU_[A-Z_]+)(?=\0)", file.read()))
+        self.assertGreater(len(read), 10)
+        named = set(re.findall(r"PTXEMU_[A-Z_]+", guide))
+        self.assertEqual(sorted(name.decode() for name in read), sorted(named))
+
     def test_triton(self):
         if subprocess.run(["python3", "-c", "import triton"], capture_output=True).returncode != 0:
             self.skipTest("python3 has no Triton")
