@@ -884,6 +884,25 @@ class VerifyIndices(Command):
         write_npy(self.path("i.npy"), (2, 5), array.array("i", [0, 1, 4, 5, 9, 0, 1, 2, 3, 4]))
         self.verify(1, "row 0: key 6 (forced) is left out, key 9 (forced) is chosen", *common)
 
+    def test_a_page_named_twice(self):
+        case = self.gen("twice", "--batch", 1, "--tokens", 1, "--keys", 64, "--heads", 32, "--page", 16)
+        shape, table = read_npy(os.path.join(case, "block_table.npy"))
+        first, second = list(table[:2])
+        write_npy(os.path.join(case, "block_table.npy"), shape,
+                  array.array("i", [first, second, second, first, *table[4:]]))
+        for arguments in ([], ["--first", 1], ["--last", 3], ["--first", 2, "--last", 5]):
+            for order in ("none", "position", "score"):
+                with self.subTest(arguments, order=order):
+                    path = self.path("i.npy")
+                    self.ok("index", "--in", case, "--out", path, "--k", 12, "--output", "physical", "--sorted", order,
+                            "--device", DEVICE, *arguments)
+                    self.verify(0, "verified", "--in", case, "--indices", path)
+        # Three times: the table names its page twice.
+        self.ok("index", "--in", case, "--out", self.path("i.npy"), "--k", 12, "--output", "physical", "--device", DEVICE)
+        slot = list(read_npy(self.path("i.npy"))[1])[0]
+        write_npy(self.path("i.npy"), [1, 12], array.array("i", [slot] * 12))
+        self.verify(1, f"entry 2 is {slot}, which names no key", "--in", case, "--indices", self.path("i.npy"))
+
     def test_bad_input(self):
         indices, scores = self.index("i.npy"), self.score(self.case)
         case = ("--in", self.case)

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -107,6 +108,9 @@ struct RowKeys {
     const Span& span(int64_t key) const { return spans[static_cast<size_t>(key - begin)]; }
 };
 
+// The keys that an entry may name, not all of which the row sees.
+using KeysOf = std::function<std::vector<int64_t>(int32_t)>;
+
 class RowCheck {
   public:
     // exact: spans are known scores, so that ties are decided by position.
@@ -119,25 +123,22 @@ class RowCheck {
           last_begin_(std::max(keys.end - selection.forced_last, first_end_)),
           chosen_(static_cast<size_t>(keys.end - keys.begin)) {}
 
-    // What is wrong with the row's entries, [k]; empty if nothing is. key_of: the key that an entry names, or -1; it is
-    // told which keys are taken.
-    std::string problem(std::span<const int32_t> entries,
-                        const std::function<int64_t(int32_t, const std::vector<bool>&)>& key_of) {
-        std::vector<int64_t> order;
+    // What is wrong with the row's entries, [k]; empty if nothing is.
+    std::string problem(std::span<const int32_t> entries, const KeysOf& keys_of) {
+        const std::vector<int64_t> order = named(entries.first(static_cast<size_t>(count_)), keys_of);   // count_ <= k
         for (size_t i = 0; i < entries.size(); ++i) {
             const std::string here = "entry " + std::to_string(i) + " is " + std::to_string(entries[i]);
-            if (static_cast<int64_t>(i) >= count_) {
+            if (i >= order.size()) {
                 if (entries[i] != -1)
                     return here + ", expected -1: the row sees " + std::to_string(keys_.end - keys_.begin) + " keys";
                 continue;
             }
-            const int64_t key = key_of(entries[i], chosen_);
-            if (key < keys_.begin || key >= keys_.end)
+            const int64_t key = order[i];
+            if (key < 0)
                 return here + ", which names no key that the row sees (" + std::to_string(keys_.begin) + " .. " +
                        std::to_string(keys_.end - 1) + "), or one a second time";
             if (chosen_[at(key)]) return here + ", key " + std::to_string(key) + " a second time";
             chosen_[at(key)] = true;
-            order.push_back(key);
         }
         std::string wrong = wrong_set();
         if (wrong.empty()) wrong = wrong_order(order);
@@ -147,6 +148,37 @@ class RowCheck {
   private:
     size_t at(int64_t key) const { return static_cast<size_t>(key - keys_.begin); }
     bool forced(int64_t key) const { return key < first_end_ || key >= last_begin_; }
+    // Key a comes before key b in the order of preference if they have these ranks.
+    bool better(int64_t a, int64_t b, double rank_a, double rank_b) const {
+        if (forced(a) != forced(b)) return forced(a);
+        return !forced(a) && rank_a != rank_b ? rank_a > rank_b : a < b;
+    }
+    // The keys that entries name, -1: none. Where a block table has a page twice, a name is that of several keys of one
+    // score: as often as it stands, for the best of them, and in the order that is asked for.
+    std::vector<int64_t> named(std::span<const int32_t> entries, const KeysOf& keys_of) const {
+        std::vector<int64_t> keys(entries.size(), -1);
+        std::map<int32_t, std::vector<size_t>> places;   // of names that several keys have
+        const auto seen = [&](int32_t name) {
+            std::vector<int64_t> of_name = keys_of(name);
+            std::erase_if(of_name, [&](int64_t key) { return key < keys_.begin || key >= keys_.end; });
+            return of_name;
+        };
+        for (size_t i = 0; i < entries.size(); ++i) {
+            const std::vector<int64_t> of_name = seen(entries[i]);
+            if (of_name.size() == 1) keys[i] = of_name[0];
+            else if (of_name.size() > 1) places[entries[i]].push_back(i);
+        }
+        for (const auto& [name, at_entries] : places) {
+            std::vector<int64_t> of_name = seen(name);
+            std::sort(of_name.begin(), of_name.end(), [&](int64_t a, int64_t b) {
+                return better(a, b, keys_.span(a).high, keys_.span(b).high);
+            });
+            of_name.resize(std::min(of_name.size(), at_entries.size()));
+            if (selection_.sorted == "position") std::sort(of_name.begin(), of_name.end());
+            for (size_t i = 0; i < of_name.size(); ++i) keys[at_entries[i]] = of_name[i];
+        }
+        return keys;
+    }
     // Key a certainly comes before key b in the order of preference.
     bool before(int64_t a, int64_t b) const {
         if (forced(a) != forced(b)) return forced(a);
@@ -165,9 +197,6 @@ class RowCheck {
     // A key left out that comes before one that was chosen.
     std::string wrong_set() const {
         int64_t best = -1, worst = -1;   // of those left out by what it is at the least, of the chosen at the most
-        const auto better = [&](int64_t a, int64_t b, double ra, double rb) {
-            return forced(a) != forced(b) ? forced(a) : !forced(a) && ra != rb ? ra > rb : a < b;
-        };
         for (int64_t key = keys_.begin; key < keys_.end; ++key) {
             const Span& span = keys_.span(key);
             if (chosen_[at(key)]) {
@@ -212,18 +241,16 @@ class KeyNames {
         for (int64_t entry = 0; entry * c_.page_slots < c_.length(request); ++entry)
             entries_[c_.page_of(request, entry * c_.page_slots)].push_back(entry);
     }
-    int64_t key_of(int32_t name, const RowKeys& keys, const std::vector<bool>& taken) const {
-        if (output_ == "local") return name;
-        if (output_ == "relative") return keys.begin + name;
-        if (output_ == "ragged") return int64_t{name} - offsets_[static_cast<size_t>(keys.row)];
-        if (name < 0) return -1;
+    std::vector<int64_t> keys_of(int32_t name, const RowKeys& row) const {
+        if (output_ == "local") return {name};
+        if (output_ == "relative") return {row.begin + name};
+        if (output_ == "ragged") return {int64_t{name} - offsets_[static_cast<size_t>(row.row)]};
+        if (name < 0) return {};
         const auto found = entries_.find(name / c_.page_slots);
-        if (found == entries_.end()) return -1;
-        for (const int64_t entry : found->second) {   // a table may name a page twice
-            const int64_t key = entry * c_.page_slots + name % c_.page_slots;
-            if (key >= keys.begin && key < keys.end && !taken[static_cast<size_t>(key - keys.begin)]) return key;
-        }
-        return -1;
+        if (found == entries_.end()) return {};
+        std::vector<int64_t> keys;
+        for (const int64_t entry : found->second) keys.push_back(entry * c_.page_slots + name % c_.page_slots);
+        return keys;
     }
 
   private:
@@ -305,9 +332,8 @@ int verify_indices_of_case(const VerifyOptions& options, const Case& c, const st
             report.add("row " + std::to_string(row) + " (request " + std::to_string(request) + ", token " +
                            std::to_string(row - first) + ")",
                        RowCheck(selection, exact, keys, indices.shape[1])
-                           .problem(row_of(indices, row), [&](int32_t name, const std::vector<bool>& taken) {
-                               return names.key_of(name, keys, taken);
-                           }));
+                           .problem(row_of(indices, row),
+                                    [&](int32_t name) { return names.keys_of(name, keys); }));
             progress.advance(1);
         }
     }
@@ -325,11 +351,9 @@ int verify_indices_of_scores(const VerifyOptions& options) {
         RowKeys keys{row, 0, scores.lengths[static_cast<size_t>(row)], {}};
         for (int64_t key = 0; key < keys.end; ++key)
             keys.spans.push_back(known(scores.score(row, key), selection.score_type == "bf16"));
-        report.add("row " + std::to_string(row), RowCheck(selection, true, keys, indices.shape[1])
-                                                     .problem(row_of(indices, row),
-                                                              [](int32_t name, const std::vector<bool>&) {
-                                                                  return int64_t{name};
-                                                              }));
+        report.add("row " + std::to_string(row),
+                   RowCheck(selection, true, keys, indices.shape[1])
+                       .problem(row_of(indices, row), [](int32_t name) { return std::vector<int64_t>{name}; }));
     }
     return report.print(indices.shape[1]);
 }
