@@ -918,12 +918,24 @@ class VerifyIndices(Command):
         write_npy(self.path("k0.npy"), [len(self.seen_by(self.case)), 0], array.array("i", []))
         self.refused(2, "k = 0, expected 1 or more", "verify", *case, "--indices", self.path("k0.npy"))
         for text, message in (("[]", "not an object"), ('{"sorted": 3}', 'sorted: "3", expected one of'),
-                              ('{"first": -1}', "first: -1, expected a whole number"),
+                              ('{"first": -1}', "first: -1, expected a whole number from 0 to 2147483647"),
+                              ('{"last": 2147483648}', "last: 2147483648, expected a whole number from 0 to 2147483647"),
                               ('{"output": "physical", "first": 1e9}', "first: 1000000000.0, expected")):
             with open(indices + ".json", "w", encoding="utf-8") as file:
                 file.write(text)
             self.refused(2, message, "verify", *case, "--indices", indices, "--arithmetic", "fp32")
+        for text, message in (("[]", "not an object"), ("{}", ": arithmetic is missing; pass --arithmetic"),
+                              ('{"arithmetic": 4}', ": arithmetic: 4, expected sm_100, sm_90, sm_90_fast or fp32"),
+                              ('{"arithmetic": "x"}', ': arithmetic: "x", expected sm_100, sm_90,')):
+            for option, file_name in (("--indices", indices), ("--scores", scores)):
+                with open(file_name + ".json", "w", encoding="utf-8") as file:
+                    file.write(text)
+                self.refused(2, f"{file_name}.json{message}" if message[0] == ":" else message, "verify", *case, option,
+                             file_name)
         os.remove(indices + ".json")
+        for last in ("2147483648", "-1"):
+            self.refused(2, f"--last: Value '{last}' is not a whole number from 0 to 2147483647", "verify",
+                         *case, "--indices", indices, "--last", last)
         self.refused(2, "pass --arithmetic", "verify", *case, "--indices", indices)
 
 

@@ -15,6 +15,10 @@ namespace {
 
 constexpr ref::Arithmetic kArithmetics[] = {ref::kSm100, ref::kSm90, ref::kSm90Fast, ref::kFp32};
 
+[[noreturn]] void refuse_arithmetic(const std::string& source, const std::string& value) {
+    bad_input(source + ": " + value + ", expected sm_100, sm_90, sm_90_fast or fp32");
+}
+
 }  // namespace
 
 ref::Arithmetic find_arithmetic(const std::filesystem::path& results, const std::string& option, bool exact) {
@@ -28,13 +32,15 @@ ref::Arithmetic find_arithmetic(const std::filesystem::path& results, const std:
                       "; pass --arithmetic");
         const nlohmann::json sidecar = read_json(path);
         source = path.string() + ": arithmetic";
-        if (!sidecar.is_object() || !sidecar.contains("arithmetic") || !sidecar["arithmetic"].is_string())
-            bad_input(source + " is missing; pass --arithmetic");
-        name = sidecar["arithmetic"].get<std::string>();
+        if (!sidecar.is_object()) bad_input(path.string() + ": not an object; pass --arithmetic");
+        if (!sidecar.contains("arithmetic")) bad_input(source + " is missing; pass --arithmetic");
+        const nlohmann::json& value = sidecar["arithmetic"];
+        if (!value.is_string()) refuse_arithmetic(source, value.dump());
+        name = value.get<std::string>();
     }
     for (const ref::Arithmetic& arithmetic : kArithmetics)
         if (name == arithmetic.name) return arithmetic;
-    bad_input(source + ": \"" + name + "\", expected sm_100, sm_90, sm_90_fast or fp32");
+    refuse_arithmetic(source, '"' + name + '"');
 }
 
 void require_lattice(const Case& c) {

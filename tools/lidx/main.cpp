@@ -262,7 +262,7 @@ void add_verify(CLI::App& app, std::function<int()>& chosen) {
                                              std::tuple{"--last", &o->forced_last, "end"}})
         command
             ->add_option(name, *value, "Keys at the " + std::string(where) + " that had to be chosen" + absent + "0")
-            ->transform(whole(0, lidx::topk::kMaxK));
+            ->transform(whole(0, std::numeric_limits<int32_t>::max()));
     command->add_option("--lengths", o->lengths, "int32 [rows], without --in: keys that each row sees; default: all")
         ->type_name("FILE");
     command->footer(

@@ -60,8 +60,10 @@ Selection read_selection(const VerifyOptions& options, int64_t k) {
     const auto number = [&](const char* key, const std::optional<int32_t>& option, int64_t& value) {
         if (option) value = *option;
         else if (json.contains(key)) {
-            if (!json[key].is_number_integer() || json[key] < 0 || json[key] > std::numeric_limits<int32_t>::max())
-                bad_input(path.string() + ": " + key + ": " + json[key].dump() + ", expected a whole number from 0 on");
+            constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+            if (!json[key].is_number_integer() || json[key] < 0 || json[key] > kMost)
+                bad_input(path.string() + ": " + key + ": " + json[key].dump() + ", expected a whole number from 0 to " +
+                          std::to_string(kMost));
             value = json[key].get<int64_t>();
         }
     };
