@@ -252,11 +252,12 @@ void enqueue_merge(const lidx_context& context, const lidx_merge_args& args, CUs
     params.indices = args.indices;
     params.top_scores = args.top_scores;
     params.counts = args.counts;
+    params.held = topk::merge_held(params);
 
     CUlaunchConfig config = {};
     config.gridDimX = static_cast<unsigned>(args.rows);
     config.gridDimY = config.gridDimZ = 1;
-    config.blockDimX = topk::kThreads;
+    config.blockDimX = topk::kWideThreads;
     config.blockDimY = config.blockDimZ = 1;
     config.hStream = stream;
     const CurrentContext current(context);

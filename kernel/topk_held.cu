@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include "kernel/topk_cluster.cuh"
+#include "kernel/topk_keys.cuh"
 #include "kernel/topk_layout.h"
 #include "kernel/topk_output.cuh"
 #include "kernel/topk_row.cuh"
@@ -33,20 +34,6 @@ namespace lidx::topk {
 extern __shared__ __align__(16) uint8_t dynamic_shared[];
 
 namespace {
-
-// Of a key that does not exist, below all others, NaN included.
-inline constexpr uint32_t kNoKey = 0;
-inline constexpr int kGroups = kKeysPerThread / 4;
-inline constexpr int32_t kGroupKeys = 4 * 32;
-
-// ordered_key() + 2, so that NaN is 1: x + 0 takes the sign off a zero and makes every NaN 0x7fffffff, which counts on
-// from +inf round to there.
-template <class Score>
-__device__ __forceinline__ uint32_t held_key(float score) {
-    const uint32_t bits = __float_as_uint(ptx::add_rn_f32(score, 0.0f));
-    const uint32_t key = bits ^ (static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31) | 0x80000000u);
-    return Score::kBytes == 2 ? (key & 0xffff0000u) + 0x20000u : key + 2;
-}
 
 // A CTA's keys of a row: [begin, begin + keys) of those to choose from. A warp has `each` consecutive ones from
 // warp * each on, a multiple of 128 so that all warps have some; keys[4 j + c] is the warp's key 128 j + 4 lane + c.
@@ -107,59 +94,11 @@ __device__ __forceinline__ void load_keys(const uint8_t* base, const Part& part,
     }
 }
 
-// The bits that all keys of a type share.
-template <class Score>
-inline constexpr int kSameBits = Score::kBytes == 2 ? 16 : 0;
-
-// The first digit: 128 bins an octave of scores, 14 octaves below the largest of 32 samples of the row and almost two
-// above, so that few keys are left to tell apart. Not where many of the keys are chosen: they may be of either sign.
 template <class Score>
 __device__ __forceinline__ uint32_t load_sample(const uint8_t* base, int32_t keys, uint32_t lane) {
     const auto at = static_cast<int32_t>(lane / 4 * (static_cast<uint32_t>(keys) / 8) + lane % 4);
     return Score::load(at < keys, base + int64_t{at} * Score::kBytes, kNanBits);
 }
-template <class Score>
-__device__ __forceinline__ Rounds<kSameBits<Score>> first_round(uint32_t sample, const Choice& choice) {
-    Rounds<kSameBits<Score>> rounds{Digit{}, static_cast<uint32_t>(choice.k), choice.k <= choice.keys / 2};
-    if (!rounds.guess) return rounds;
-    const uint32_t largest = ptx::redux_sync_max_u32(held_key<Score>(__uint_as_float(sample)), ptx::kFullMask);
-    constexpr uint32_t kMore = 1u << 24;
-    const uint32_t top = (largest < ~kMore ? largest + kMore : ~0u) | ((1u << kGuessLow) - 1);
-    rounds.digit = {top > kGuessSpan ? top - kGuessSpan : 0, kGuessSpan, kGuessLow};
-    return rounds;
-}
-
-template <int kSame>
-__device__ __forceinline__ void count_keys(const uint32_t (&keys)[kKeysPerThread], int32_t groups,
-                                           const Rounds<kSame>& rounds, ptx::SharedAddr histogram,
-                                           ptx::SharedAddr nowhere) {
-    const Digit digit = rounds.digit;
-    if (rounds.guess || digit.is_first()) {   // keys outside are added to the bins at the ends
-        const uint32_t top = digit.base + digit.span;
-        const ptx::SharedAddr bins{histogram.value - (digit.base >> digit.low) * 4};
-#pragma unroll
-        for (int j = 0; j < kGroups; ++j) {
-            if (j >= groups) break;
-#pragma unroll
-            for (int c = 0; c < 4; ++c)
-                ptx::red_shared_add_u32(bins + (min(max(keys[4 * j + c], digit.base), top) >> digit.low) * 4, 1);
-        }
-        return;
-    }
-#pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
-        if (j >= groups) break;
-        // A key without a bin is counted nowhere: cheaper than a branch for each. Most groups have none with one.
-        uint32_t rest[4];
-#pragma unroll
-        for (int c = 0; c < 4; ++c) rest[c] = keys[4 * j + c] - digit.base;
-        if (min(min(rest[0], rest[1]), min(rest[2], rest[3])) > digit.span) continue;
-#pragma unroll
-        for (int c = 0; c < 4; ++c)
-            ptx::red_shared_add_u32(rest[c] <= digit.span ? histogram + (rest[c] >> digit.low) * 4 : nowhere, 1);
-    }
-}
-
 __device__ __forceinline__ void list_keys(const uint32_t (&keys)[kKeysPerThread], int32_t groups, const Digit& digit,
                                           ptx::SharedAddr listed) {
 #pragma unroll
@@ -298,8 +237,9 @@ __device__ __forceinline__ void select(const TopkParams& p) {
         const uint8_t* const scores = row_scores<Score>(p, row) + int64_t{choice.begin} * Score::kBytes;
         const uint32_t sample = load_sample<Score>(scores, choice.keys, self.lane());
         load_keys<Score>(scores + int64_t{part.begin} * Score::kBytes, part, self, keys);
-        const Chosen chosen = choose<kCluster, kOfThreads>(keys, part, first_round<Score>(sample, choice), choice.keys,
-                                                           p.slices, rank, self, shared);
+        const Chosen chosen =
+            choose<kCluster, kOfThreads>(keys, part, first_round<Score>(sample, choice.k, choice.keys), choice.keys,
+                                         p.slices, rank, self, shared);
         if constexpr (kOfThreads == kWideThreads) {   // anew: cheaper than registers until here
             row = load_row(own_row);
             choice = choice_of(p, row.keys.size());

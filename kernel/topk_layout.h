@@ -277,7 +277,7 @@ LIDX_HOST_DEVICE constexpr int64_t workspace_bytes(int64_t rows, int32_t slices,
 
 // ---- merging lists
 
-// Entries of a row, all its shards' together; a CTA reads them four to eight times.
+// Entries of a row, all its shards' together.
 inline constexpr int64_t kMaxMergeEntries = 1 << 20;
 
 // Entry e is number e % k_in of shard e / k_in; a negative position: there is no such key.
@@ -297,13 +297,31 @@ struct MergeParams {
     int32_t k_in;
     int32_t k;
     SortBy sort_by;
+    bool held;                      // merge_held(); else every pass reads them
 };
 
-struct MergeLayout : SearchLayout {
-    uint64_t chosen[kMaxK];         // numbers to sort
-    uint32_t listed;                // keys that there are
-    uint32_t equal;                 // keys met that equal both thresholds
+// Entries that a CTA holds in registers, read four at a time: lists begin on 16 bytes and have a multiple of four.
+inline constexpr int32_t kMostHeldEntries = 16384;
+LIDX_HOST_DEVICE inline bool merge_held(const MergeParams& p) {
+    const auto addresses = reinterpret_cast<uintptr_t>(p.scores) | reinterpret_cast<uintptr_t>(p.positions);
+    const int64_t elements = p.score_row_stride | p.score_shard_stride | p.position_row_stride |
+                             p.position_shard_stride | p.k_in;
+    return p.entries <= kMostHeldEntries && addresses % 16 == 0 && elements % 4 == 0;
+}
+
+// Numbers to sort, uint64_t[kMaxK], begin where HeldLayout has its list.
+inline constexpr uint32_t kSortSegments = 128;                      // of a sort (topk_sort.cuh)
+struct MergeLayout : HeldLayout {
+    uint32_t rest_of_numbers[kMaxK];
+    alignas(16) uint32_t ends[kWideThreads / 32][4];
+    uint32_t bounds[kSortSegments];
+    alignas(16) uint32_t stored;        // chosen keys; zeros at first, as are the next
+    uint32_t listed;                    // keys that there are
+    uint32_t equal;                     // keys met that equal both thresholds
+    uint32_t unused;
 };
+static_assert(offsetof(HeldLayout, list) % 16 == 0 && sizeof(HeldLayout) + kMaxK * 4 >=
+                                                          offsetof(HeldLayout, list) + kMaxK * 8);
 static_assert(sizeof(MergeLayout) <= 48 * 1024, "static shared memory");
 
 // The order of preference as an unsigned number: NaN 0, -inf, ..., -0 = +0, ..., +inf, then forced keys.

@@ -107,13 +107,14 @@ MERGE = {
     "kernels": {"topk_merge": ["small: topk_merge", "topk merge: a key that is listed twice*"]},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
     "mutants": SELECTION + [
-        Kind("the warp does not meet", r"bar\.warp\.sync[^;]*;", "", UNORDERED | {"ordered-by-convergence"}),
         Kind("a place among the chosen is not taken", r"atom\.shared\.add\.u32 (%r\d+), \[[^;]*;", r"mov.u32 \1, 0;",
-             ANY, [0, 1], every=False),
+             ANY, [1, -1], every=False),
+        Kind("a warp's most is missing", r"redux\.sync\.max\.u32 (%r\d+), (%r\d+), %r\d+;", r"mov.u32 \1, \2;",
+             ANY | STUCK | ILLEGAL, [0, 1, 8, -1], every=False),
+        Kind("a rank is not counted", r"vote\.sync\.ballot\.b32 (%r\d+), [^;]*;", r"mov.u32 \1, 0;", ANY, [0, -1],
+             every=False),
     ],
-    "equivalent": {
-        ("the warp does not meet", 0): "redux.sync behind it meets by itself, and nothing is handed over",
-    },
+    "equivalent": {},
 }
 
 TABLES = {"topk_held": HELD, "topk_cluster": CLUSTER, "topk_wide": WIDE, "topk_spread": SPREAD, "topk": TOPK,

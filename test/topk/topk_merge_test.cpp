@@ -56,11 +56,13 @@ struct Case {
     Values values = Values::kNormal;
     bool optional = true;      // scores and counts are wanted
     int gap = 0;               // elements between lists, and between rows of the results
+    size_t alignment = 16;     // of the lists, bytes: of 4 they are read in every pass, as they are with a gap
+    int32_t spread = 0;        // positions between keys of the second half
 };
 
 void run(const Case& c, uint64_t seed, int times = 1) {
     CAPTURE(c.rows, c.keys, c.shards, c.k_in, c.k, c.interleaved, c.gathered, static_cast<int>(c.sort),
-            static_cast<int>(c.values), c.gap, seed);
+            static_cast<int>(c.values), c.gap, c.alignment, c.spread, seed);
     Rng rng(seed);
     const int64_t list = c.k_in + c.gap, lists = c.rows * c.shards;
     const int64_t row_stride = c.gathered ? list : c.shards * list, shard_stride = c.gathered ? c.rows * list : list;
@@ -74,7 +76,8 @@ void run(const Case& c, uint64_t seed, int times = 1) {
         std::vector<std::vector<Entry>> shards(static_cast<size_t>(c.shards));
         const int64_t keys = std::max<int64_t>(c.keys - 13 * row, 0), each = (c.keys + c.shards - 1) / c.shards;
         for (int64_t i = 0; i < keys; ++i) {
-            const Entry entry{draw(c.values, rng), static_cast<int32_t>(i)};
+            const int64_t apart = std::max<int64_t>(i - keys / 2, 0) * c.spread;
+            const Entry entry{draw(c.values, rng), static_cast<int32_t>(i + apart)};
             whole.push_back(entry);
             shards[static_cast<size_t>(c.interleaved ? i % c.shards : i / each)].push_back(entry);
         }
@@ -102,8 +105,8 @@ void run(const Case& c, uint64_t seed, int times = 1) {
     const int64_t out_stride = c.k + c.gap;
     std::vector<uint8_t> poison(static_cast<size_t>(c.rows * out_stride * 4));
     for (uint8_t& byte : poison) byte = static_cast<uint8_t>(rng.next());
-    GuardedBuffer d_scores(m, "scores", scores.data(), scores.size() * 4, 4, true);
-    GuardedBuffer d_positions(m, "positions", positions.data(), positions.size() * 4, 4, true);
+    GuardedBuffer d_scores(m, "scores", scores.data(), scores.size() * 4, c.alignment, true);
+    GuardedBuffer d_positions(m, "positions", positions.data(), positions.size() * 4, c.alignment, true);
     GuardedBuffer d_indices(m, "indices", poison.data(), poison.size(), 4, false);
     GuardedBuffer d_top_scores(m, "top_scores", poison.data(), poison.size(), 4, false);
     GuardedBuffer d_counts(m, "counts", poison.data(), static_cast<size_t>(c.rows) * 4, 4, false);
@@ -174,9 +177,15 @@ TEST_CASE("topk merge: shards of a row give what the whole row gives") {
                 c.sort = sort;
                 c.values = static_cast<Values>(values);
                 c.gathered = seed % 2 == 0;
-                c.gap = static_cast<int>(seed % 3);
                 c.optional = seed % 5 != 0;
                 run(c, ++seed);
+                c.alignment = 4;
+                run(c, seed);
+                c.gap = static_cast<int>(seed % 3) + 1;
+                run(c, seed);
+                c.gap = 4;   // between lists that begin on 16 bytes
+                c.alignment = 16;
+                run(c, seed);
             }
 }
 
@@ -186,10 +195,17 @@ TEST_CASE("small: topk_merge", "[.small]") {
     for (int i = repeats != nullptr ? std::atoi(repeats) : 1; i > 0; --i)
         for (const lidx_sort sort : {LIDX_SORT_POSITION, LIDX_SORT_SCORE})
             for (const Values values : {Values::kNormal, Values::kTwo, Values::kMixed}) {
-                Case c{1, 2400, 8, 300, 280};   // entries for every step of an unrolled loop
+                Case c{1, 2400, 8, 300, 280};   // entries in registers
                 c.sort = sort;
                 c.values = values;
                 run(c, 40);
+                c.alignment = 4;                // read in every pass
+                run(c, 41);
+                if (values != Values::kMixed) continue;
+                c.k = 1300;                     // more in a bin than are compared
+                run(c, 42);
+                if (sort != LIDX_SORT_POSITION) continue;
+                run({1, 5000, 6, 900, 3300}, 43);   // four numbers a thread to sort
             }
 }
 
@@ -206,10 +222,11 @@ TEST_CASE("topk merge: sizes") {
     const Case cases[] = {
         {1, 1, 1, 1, 1},          {2, 0, 3, 5, 7},          {1, 5, 8, 1, 5},           {1, 40, 8, 10, 41},
         {1, 40000, 16, 2048, 2048, true}, {1, 40000, 2, 4096, 4096}, {1, 9000, 1, 4096, 4096}, {5, 700, 7, 100, 512},
+        {1, 20000, 8, 2048, 2048, true},  {1, 17000, 4, 4096, 31},   {2, 9000, 3, 4, 4},
     };
     uint64_t seed = 100;
     for (const Case& sizes : cases)
-        for (const Values values : {Values::kNormal, Values::kEqual}) {
+        for (const Values values : {Values::kNormal, Values::kEqual, Values::kMixed}) {
             Case c = sizes;
             c.values = values;
             c.sort = ++seed % 4 < 2 ? LIDX_SORT_SCORE : LIDX_SORT_POSITION;
@@ -217,6 +234,20 @@ TEST_CASE("topk merge: sizes") {
             if (c.k_in < c.k && c.keys > int64_t{c.k_in}) c.keys = std::min<int64_t>(c.keys, c.k_in);
             run(c, seed);
         }
+}
+
+// What the sort's bins follow: positions close together and far apart, up to 2^31; equal scores.
+TEST_CASE("topk merge: positions of any distribution") {
+    uint64_t seed = 200;
+    for (const int32_t spread : {1, 1000, 210000})
+        for (const Values values : {Values::kNormal, Values::kTwo, Values::kMixed})
+            for (const int32_t k : {500, 2048, 4096}) {
+                Case c{1, 20000, 5, k, k, true};
+                c.spread = spread;
+                c.values = values;
+                c.sort = ++seed % 2 == 0 ? LIDX_SORT_SCORE : LIDX_SORT_POSITION;
+                run(c, seed);
+            }
 }
 
 // The row's keys are shared out, each shard selects its own k, and the lists are merged.
@@ -292,27 +323,33 @@ TEST_CASE("topk merge: selections of a row's shards, merged, are the selection o
 
 TEST_CASE("topk merge: a key that is listed twice counts twice") {
     const Machine& m = machine();
-    const float scores[] = {1, 5, 5, 5, 9, 5};
-    const int32_t positions[] = {7, 3, 3, 3, 8, 2};
-    GuardedBuffer d_scores(m, "scores", scores, sizeof(scores), 4, true);
-    GuardedBuffer d_positions(m, "positions", positions, sizeof(positions), 4, true);
-    GuardedBuffer d_indices(m, "indices", positions, 4 * 4, 4, false);
-    lidx_merge_args args;
-    REQUIRE(lidx_merge_args_init(&args) == LIDX_OK);
-    args.rows = 1;
-    args.shards = 2;
-    args.k_in = 3;
-    args.k = 4;
-    args.sort = LIDX_SORT_SCORE;
-    args.scores = d_scores.at<float>();
-    args.positions = d_positions.at<int32_t>();
-    args.indices = d_indices.at<int32_t>();
-    REQUIRE(lidx_topk_merge_enqueue(m.lidx, &args, nullptr) == LIDX_OK);
-    m.expect(m.driver.cuCtxSynchronize(), "cuCtxSynchronize");
-    CHECK(d_indices.damage(false) == "");
-    int32_t indices[4];
-    std::memcpy(indices, d_indices.payload(), sizeof(indices));
-    CHECK(std::vector<int32_t>(indices, indices + 4) == std::vector<int32_t>{8, 2, 3, 3});
+    const float scores[] = {1, 5, 5, 5, 9, 5, 0, 0};
+    const int32_t positions[] = {7, 3, 3, 3, 8, 2, -1, -1};
+    // Two lists of three, read in every pass; two of four in registers.
+    for (const int32_t k_in : {3, 4}) {
+        const auto entries = static_cast<size_t>(2 * k_in);
+        const size_t alignment = k_in == 4 ? 16 : 4;
+        GuardedBuffer d_scores(m, "scores", scores, entries * 4, alignment, true);
+        GuardedBuffer d_positions(m, "positions", positions, entries * 4, alignment, true);
+        GuardedBuffer d_indices(m, "indices", positions, 4 * 4, 4, false);
+        lidx_merge_args args;
+        REQUIRE(lidx_merge_args_init(&args) == LIDX_OK);
+        args.rows = 1;
+        args.shards = 2;
+        args.k_in = k_in;
+        args.k = 4;
+        args.sort = LIDX_SORT_SCORE;
+        args.scores = d_scores.at<float>();
+        args.positions = d_positions.at<int32_t>();
+        args.indices = d_indices.at<int32_t>();
+        REQUIRE(lidx_topk_merge_enqueue(m.lidx, &args, nullptr) == LIDX_OK);
+        m.expect(m.driver.cuCtxSynchronize(), "cuCtxSynchronize");
+        CHECK(d_indices.damage(false) == "");
+        int32_t indices[4];
+        std::memcpy(indices, d_indices.payload(), sizeof(indices));
+        CAPTURE(k_in);
+        CHECK(std::vector<int32_t>(indices, indices + 4) == std::vector<int32_t>{8, 2, 3, 3});
+    }
 }
 
 }  // namespace

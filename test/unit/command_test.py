@@ -898,7 +898,8 @@ class VerifyIndices(Command):
                             "--device", DEVICE, *arguments)
                     self.verify(0, "verified", "--in", case, "--indices", path)
         # Three times: the table names its page twice.
-        self.ok("index", "--in", case, "--out", self.path("i.npy"), "--k", 12, "--output", "physical", "--device", DEVICE)
+        self.ok("index", "--in", case, "--out", self.path("i.npy"), "--k", 12, "--output", "physical", "--device",
+                DEVICE)
         slot = list(read_npy(self.path("i.npy"))[1])[0]
         write_npy(self.path("i.npy"), [1, 12], array.array("i", [slot] * 12))
         self.verify(1, f"entry 2 is {slot}, which names no key", "--in", case, "--indices", self.path("i.npy"))
@@ -919,7 +920,7 @@ class VerifyIndices(Command):
         self.refused(2, "k = 0, expected 1 or more", "verify", *case, "--indices", self.path("k0.npy"))
         for text, message in (("[]", "not an object"), ('{"sorted": 3}', 'sorted: "3", expected one of'),
                               ('{"first": -1}', "first: -1, expected a whole number from 0 to 2147483647"),
-                              ('{"last": 2147483648}', "last: 2147483648, expected a whole number from 0 to 2147483647"),
+                              ('{"last": 2147483648}', "last: 2147483648, expected a whole number from 0 to 214748"),
                               ('{"output": "physical", "first": 1e9}', "first: 1000000000.0, expected")):
             with open(indices + ".json", "w", encoding="utf-8") as file:
                 file.write(text)

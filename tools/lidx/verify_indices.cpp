@@ -62,8 +62,8 @@ Selection read_selection(const VerifyOptions& options, int64_t k) {
         else if (json.contains(key)) {
             constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
             if (!json[key].is_number_integer() || json[key] < 0 || json[key] > kMost)
-                bad_input(path.string() + ": " + key + ": " + json[key].dump() + ", expected a whole number from 0 to " +
-                          std::to_string(kMost));
+                bad_input(path.string() + ": " + key + ": " + json[key].dump() +
+                          ", expected a whole number from 0 to " + std::to_string(kMost));
             value = json[key].get<int64_t>();
         }
     };
