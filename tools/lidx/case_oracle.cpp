@@ -40,7 +40,7 @@ ref::Arithmetic find_arithmetic(const std::filesystem::path& results, const std:
     }
     for (const ref::Arithmetic& arithmetic : kArithmetics)
         if (name == arithmetic.name) return arithmetic;
-    refuse_arithmetic(source, '"' + name + '"');
+    refuse_arithmetic(source, nlohmann::json(name).dump());
 }
 
 void require_lattice(const Case& c) {
