@@ -40,7 +40,8 @@ const std::vector<uint8_t>& Patterns::scores(size_t size_bytes) {
     const size_t had = scores_.size();
     scores_.resize(std::max(had, std::min((size_bytes + 3) / 4 * 4, kPatternBytes)));
     for (size_t at = had; at < scores_.size(); at += sizeof(float)) {
-        const float score = static_cast<float>(rng_.normal());
+        // normal() alone draws from a grid of 2^-16, on which the k-th score of a long row is often another's, too.
+        const auto score = static_cast<float>(rng_.normal() + rng_.uniform() * 0x1p-16);
         std::memcpy(&scores_[at], &score, sizeof score);
     }
     return scores_;
