@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "kernel/topk_layout.h"
 #include "kernel/variants.h"
 
 namespace lidx {
@@ -100,7 +101,8 @@ struct TopkKernelRow {
 };
 #define LIDX_TOPK_ROW(symbol, score) {#symbol, "topk", false},
 #define LIDX_TOPK_SM80_ROW(symbol, score) {#symbol, "topk_sm80", true},
-#define LIDX_TOPK_HELD_ROW(symbol, score, cluster, threads) {#symbol, "topk_held", false, cluster},
+#define LIDX_TOPK_HELD_ROW(symbol, score, form) \
+    {#symbol, "topk_held", false, topk::Held::form != topk::Held::kAlone},
 #define LIDX_TOPK_SPREAD_ROW(symbol, score) {#symbol, "topk_spread", false, true},
 inline constexpr TopkKernelRow kTopkKernels[] = {
     LIDX_TOPK_VARIANTS(LIDX_TOPK_ROW) LIDX_TOPK_SM80_VARIANTS(LIDX_TOPK_SM80_ROW)

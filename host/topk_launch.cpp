@@ -54,9 +54,9 @@ CUlaunchAttribute cluster_attribute(int32_t ctas) {
 
 TopkKernel kernel_of(int compute_capability, const TopkPlan& plan) {
     TopkKernel fp32 = TopkKernel::k_topk_fp32;
-    if (plan.held_threads == topk::kWideThreads) fp32 = TopkKernel::k_topk_wide_fp32;
-    else if (plan.held_threads != 0 && plan.params.slices > 1) fp32 = TopkKernel::k_topk_cluster_fp32;
-    else if (plan.held_threads != 0) fp32 = TopkKernel::k_topk_held_fp32;
+    if (plan.held == topk::Held::kWide) fp32 = TopkKernel::k_topk_wide_fp32;
+    else if (plan.held == topk::Held::kNarrow) fp32 = TopkKernel::k_topk_cluster_fp32;
+    else if (plan.held == topk::Held::kAlone) fp32 = TopkKernel::k_topk_held_fp32;
     else if (plan.spread) fp32 = TopkKernel::k_topk_spread_fp32;
     else if (compute_capability < 90) fp32 = TopkKernel::k_topk_sm80_fp32;
     return static_cast<TopkKernel>(static_cast<size_t>(fp32) +
@@ -104,15 +104,15 @@ TopkPlan plan_topk(const lidx_topk_desc& desc, const DeviceLimits& device, const
         const topk::HeldShape held =
             topk::held_shape(params.workspace_rows, view.window_limit, device.multiprocessors, clusters);
         params.slices = held.ctas;
-        plan.held_threads = held.threads;
-        if (held.threads == 0)
+        plan.held = held.form;
+        if (held.ctas == 0)
             params.slices =
                 topk::spread_ctas(params.workspace_rows, view.window_limit, device.multiprocessors, clusters);
-        plan.spread = held.threads == 0 && params.slices != 0;
+        plan.spread = held.ctas == 0 && params.slices != 0;
     }
     if (plan.spread) {
         params.map_words = static_cast<int32_t>(topk::spread_map_words(view.window_limit, params.slices));
-    } else if (plan.held_threads == 0) {
+    } else if (plan.held == topk::Held::kNone) {
         params.slices = topk::slices_per_row(params.workspace_rows, view.window_limit, desc.k, device.multiprocessors);
         params.map_words = static_cast<int32_t>(topk::map_words(view.window_limit, desc.k, params.slices));
         plan.workspace_bytes = static_cast<size_t>(topk::workspace_bytes(params.workspace_rows, params.slices, desc.k));
@@ -167,8 +167,8 @@ void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_t
     CUlaunchConfig config = {};
     config.gridDimX = static_cast<unsigned>(ctas);
     config.gridDimY = config.gridDimZ = 1;
-    const bool held = plan.held_threads != 0;
-    config.blockDimX = static_cast<unsigned>(held ? plan.held_threads : topk::kThreads);
+    const bool held = plan.held != topk::Held::kNone;
+    config.blockDimX = static_cast<unsigned>(held ? topk::held_form(plan.held).threads : topk::kThreads);
     config.blockDimY = config.blockDimZ = 1;
     config.sharedMemBytes = static_cast<unsigned>(
         held ? topk::held_shared_bytes(params.slices, params.sort_by)
@@ -257,7 +257,7 @@ void enqueue_merge(const lidx_context& context, const lidx_merge_args& args, CUs
     CUlaunchConfig config = {};
     config.gridDimX = static_cast<unsigned>(args.rows);
     config.gridDimY = config.gridDimZ = 1;
-    config.blockDimX = topk::kWideThreads;
+    config.blockDimX = topk::kMergeThreads;
     config.blockDimY = config.blockDimZ = 1;
     config.hStream = stream;
     const CurrentContext current(context);

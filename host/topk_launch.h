@@ -21,7 +21,7 @@ size_t topk_workspace_bytes(const lidx_context& context, const lidx_topk_desc& d
 struct TopkPlan {
     topk::TopkParams params = {};
     int64_t max_keys = 0;
-    int32_t held_threads = 0;    // of a CTA that holds keys (kernel/topk_held.cu); 0: keys are streamed
+    topk::Held held = topk::Held::kNone;   // by what CTAs keys are held (kernel/topk_held.cu)
     bool spread = false;         // they are, by clusters (kernel/topk_spread.cu)
     bool pdl = false;            // launched with the attribute
     size_t workspace_bytes = 0;

@@ -2,9 +2,9 @@
 // The k largest scores of every row whose keys all fit the registers of its CTAs, exactly; from sm_90 on. The order of
 // preference, and so the result, is that of topk.cu.
 //
-// A row is one CTA's, or a cluster's of up to 16: each CTA holds a part in registers, 16 keys a thread, after the only
-// time that the scores are read. Rounds of 11, 11 and 10 bits: each CTA counts a digit of its keys in a histogram, and
-// finds the bin of the k-th key of the row by its own reads of the others' histograms. The same reads give the keys
+// A row is one CTA's, or a cluster's of up to 16: each CTA holds a part in registers, 16 or 32 keys a thread, after the
+// only time that the scores are read. Rounds of 11, 11 and 10 bits: each CTA counts a digit of its keys in a histogram,
+// and finds the bin of the k-th key of the row by its own reads of the others' histograms. The same reads give the keys
 // above in the parts before its own, so that each CTA writes its positions where they belong. Nothing else is
 // exchanged: no workspace, no atomics on global memory, and the scores decide only how many rounds there are.
 //
@@ -45,9 +45,10 @@ struct Part {
     __device__ __forceinline__ int32_t groups() const { return each / kGroupKeys; }   // of a lane
 };
 
-template <class Score>
+template <class Score, int kKeys>
 __device__ __forceinline__ void load_keys(const uint8_t* base, const Part& part, const Thread& self,
-                                          uint32_t (&keys)[kKeysPerThread]) {
+                                          uint32_t (&keys)[kKeys]) {
+    constexpr int kGroups = kKeys / 4;
     const int32_t first = part.first(self), warp_end = first - 4 * static_cast<int32_t>(self.lane()) + part.each;
     const int32_t end = part.keys < warp_end ? part.keys : warp_end;
     const uint8_t* own = base + int64_t{first} * Score::kBytes;
@@ -67,10 +68,10 @@ __device__ __forceinline__ void load_keys(const uint8_t* base, const Part& part,
         for (int j = 0; j < kGroups; ++j)
             Score::load4(first + j * kGroupKeys + 4 <= end, own + int64_t{j} * kGroupKeys * Score::kBytes, score[j]);
 #pragma unroll
-        for (int i = 0; i < kKeysPerThread; ++i) keys[i] = held_key<Score>(score[i / 4][i % 4]);
+        for (int i = 0; i < kKeys; ++i) keys[i] = held_key<Score>(score[i / 4][i % 4]);
         if (whole) return;
 #pragma unroll
-        for (int i = 0; i < kKeysPerThread; ++i)
+        for (int i = 0; i < kKeys; ++i)
             if (first + i / 4 * kGroupKeys + 4 > end) keys[i] = kNoKey;
         if (!owns) return;
 #pragma unroll
@@ -82,13 +83,13 @@ __device__ __forceinline__ void load_keys(const uint8_t* base, const Part& part,
         return;
     }
 #pragma unroll
-    for (int i = 0; i < kKeysPerThread; ++i) {
+    for (int i = 0; i < kKeys; ++i) {
         const int32_t at = i / 4 * kGroupKeys + i % 4;
         score[i / 4][i % 4] =
             __uint_as_float(Score::load(first + at < end, own + int64_t{at} * Score::kBytes, kNanBits));
     }
 #pragma unroll
-    for (int i = 0; i < kKeysPerThread; ++i) {
+    for (int i = 0; i < kKeys; ++i) {
         const bool exists = first + i / 4 * kGroupKeys + i % 4 < end;
         keys[i] = exists ? held_key<Score>(score[i / 4][i % 4]) : kNoKey;
     }
@@ -99,10 +100,12 @@ __device__ __forceinline__ uint32_t load_sample(const uint8_t* base, int32_t key
     const auto at = static_cast<int32_t>(lane / 4 * (static_cast<uint32_t>(keys) / 8) + lane % 4);
     return Score::load(at < keys, base + int64_t{at} * Score::kBytes, kNanBits);
 }
-__device__ __forceinline__ void list_keys(const uint32_t (&keys)[kKeysPerThread], int32_t groups, const Digit& digit,
+
+template <int kKeys>
+__device__ __forceinline__ void list_keys(const uint32_t (&keys)[kKeys], int32_t groups, const Digit& digit,
                                           ptx::SharedAddr listed) {
 #pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
+    for (int j = 0; j < kKeys / 4; ++j) {
         if (j >= groups) break;
         uint32_t least = ~0u;
 #pragma unroll
@@ -115,44 +118,65 @@ __device__ __forceinline__ void list_keys(const uint32_t (&keys)[kKeysPerThread]
 
 // ---- positions
 
-// How many bits of all masks of the CTA lie before each of this thread's four groups of four, and in all.
+// How many bits of all masks of the CTA lie before each of this thread's groups of four, and in all.
+template <int kKeys>
 struct Ranks {
-    uint32_t of[kGroups];
+    uint32_t of[kKeys / 4];
     uint32_t all;
 };
-__device__ __forceinline__ Ranks ranks_of(uint32_t mask, int warps, const Thread& self, HeldLayout& shared, int slot) {
-    static_assert(kGroups == 4);
-    uint32_t bits = mask - (mask >> 1 & 0x5555u);
-    bits = (bits & 0x3333u) + (bits >> 2 & 0x3333u);
-    // A byte a group: up to 4 of a lane, 128 of a warp.
-    const uint32_t own = (bits & 0xfu) | (bits & 0xf0u) << 4 | (bits & 0xf00u) << 8 | (bits & 0xf000u) << 12;
-    const uint32_t inclusive = warp_inclusive_sum(own, self.lane());
-    const uint32_t totals = ptx::shfl_sync_idx(inclusive, 31, ptx::kFullMask);
-    const uint32_t pairs = (totals & 0x00ff00ffu) + (totals >> 8 & 0x00ff00ffu);
+template <int kKeys>
+__device__ __forceinline__ Ranks<kKeys> ranks_of(uint32_t mask, int warps, const Thread& self, HeldLayout& shared,
+                                                 int slot) {
+    static_assert(kKeys == 16 || kKeys == 32);
+    constexpr int kWords = kKeys / 16;   // of four groups each
+    uint32_t bits = mask - (mask >> 1 & 0x55555555u);
+    bits = (bits & 0x33333333u) + (bits >> 2 & 0x33333333u);
+    uint32_t own[kWords], inclusive[kWords], totals[kWords], of_warp = 0;
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) {
+        // A byte a group: up to 4 of a lane, 128 of a warp.
+        const uint32_t four = bits >> 16 * w;
+        own[w] = (four & 0xfu) | (four & 0xf0u) << 4 | (four & 0xf00u) << 8 | (four & 0xf000u) << 12;
+        inclusive[w] = own[w];
+    }
+#pragma unroll
+    for (uint32_t delta = 1; delta < 32; delta *= 2) {
+#pragma unroll
+        for (int w = 0; w < kWords; ++w) {
+            const uint32_t below = ptx::shfl_sync_up(inclusive[w], delta, ptx::kFullMask);
+            if (self.lane() >= delta) inclusive[w] += below;
+        }
+    }
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) {
+        totals[w] = ptx::shfl_sync_idx(inclusive[w], 31, ptx::kFullMask);
+        const uint32_t pairs = (totals[w] & 0x00ff00ffu) + (totals[w] >> 8 & 0x00ff00ffu);
+        of_warp += (pairs & 0xffffu) + (pairs >> 16);
+    }
     const ptx::SharedAddr of_warps = ptx::cvta_to_shared(shared.warp_total[slot]);
-    if (self.lane() == 0) ptx::st_shared_u32(of_warps + self.warp() * 4, (pairs & 0xffffu) + (pairs >> 16));
+    if (self.lane() == 0) ptx::st_shared_u32(of_warps + self.warp() * 4, of_warp);
     ptx::bar_sync();
     uint32_t total = 0;
     if (static_cast<int>(self.lane()) < warps) total = ptx::ld_shared_u32(of_warps + self.lane() * 4);
-    Ranks ranks;
+    Ranks<kKeys> ranks;
     ranks.all = ptx::redux_sync_add_u32(total, ptx::kFullMask);
     uint32_t before = ptx::redux_sync_add_u32(self.lane() < self.warp() ? total : 0, ptx::kFullMask);
-    const uint32_t exclusive = inclusive - own;
 #pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
-        ranks.of[j] = before + (exclusive >> 8 * j & 0xffu);
-        before += totals >> 8 * j & 0xffu;
+    for (int j = 0; j < kKeys / 4; ++j) {
+        ranks.of[j] = before + (inclusive[j / 4] - own[j / 4] >> 8 * (j % 4) & 0xffu);
+        before += totals[j / 4] >> 8 * (j % 4) & 0xffu;
     }
     return ranks;
 }
 
 // The first `limit` of the CTA's bits.
+template <int kKeys>
 __device__ __forceinline__ uint32_t first_bits(uint32_t mask, uint32_t limit, int warps, const Thread& self,
                                                HeldLayout& shared) {
-    const Ranks ranks = ranks_of(mask, warps, self, shared, 1);
+    const Ranks<kKeys> ranks = ranks_of<kKeys>(mask, warps, self, shared, 1);
     uint32_t kept = 0;
 #pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
+    for (int j = 0; j < kKeys / 4; ++j) {
         uint32_t at = ranks.of[j];
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
@@ -168,18 +192,19 @@ struct Chosen {
     uint32_t bits;
     uint32_t before;   // chosen in the parts before this one
 };
-template <bool kCluster, int kOfThreads, class Layout, int kSame>
-__device__ __forceinline__ Chosen choose(const uint32_t (&keys)[kKeysPerThread], const Part& part,
-                                         const Rounds<kSame>& first, int32_t row_keys, int32_t ctas, uint32_t rank,
-                                         const Thread& self, Layout& shared) {
+template <Held kForm, class Layout, int kSame, int kKeys>
+__device__ __forceinline__ Chosen choose(const uint32_t (&keys)[kKeys], const Part& part, const Rounds<kSame>& first,
+                                         int32_t row_keys, int32_t ctas, uint32_t rank, const Thread& self,
+                                         Layout& shared) {
+    constexpr int kOfThreads = held_form(kForm).threads;
     const ptx::SharedAddr nowhere = ptx::cvta_to_shared(&shared.nowhere[self.lane()]);
     const auto count = [&](const Rounds<kSame>& rounds, ptx::SharedAddr histogram) {
         count_keys(keys, part.groups(), rounds, histogram, nowhere);
     };
     Share share{};
-    if constexpr (!kCluster) {
+    if constexpr (kForm == Held::kAlone) {
         share.threshold = find_held_threshold<kOfThreads>(first, self, shared, count);
-    } else if constexpr (kOfThreads == kWideThreads) {
+    } else if constexpr (kForm == Held::kWide) {
         const auto list = [&](const Digit& digit, ptx::SharedAddr listed) {
             list_keys(keys, part.groups(), digit, listed);
         };
@@ -189,65 +214,59 @@ __device__ __forceinline__ Chosen choose(const uint32_t (&keys)[kKeysPerThread],
     }
     Chosen chosen{0, share.before};
 #pragma unroll
-    for (int i = 0; i < kKeysPerThread; ++i) chosen.bits |= static_cast<uint32_t>(keys[i] > share.threshold.key) << i;
+    for (int i = 0; i < kKeys; ++i) chosen.bits |= static_cast<uint32_t>(keys[i] > share.threshold.key) << i;
     const auto ties = static_cast<uint32_t>(share.threshold.ties);
     chosen.before += ties < share.equal_before ? ties : share.equal_before;
     if (ties <= share.equal_before) return chosen;
     uint32_t equal = 0;
 #pragma unroll
-    for (int i = 0; i < kKeysPerThread; ++i) equal |= static_cast<uint32_t>(keys[i] == share.threshold.key) << i;
-    chosen.bits |= first_bits(equal, ties - share.equal_before, kOfThreads / 32, self, shared);
+    for (int i = 0; i < kKeys; ++i) equal |= static_cast<uint32_t>(keys[i] == share.threshold.key) << i;
+    chosen.bits |= first_bits<kKeys>(equal, ties - share.equal_before, kOfThreads / 32, self, shared);
     return chosen;
 }
 
-template <class Score, bool kCluster, int kOfThreads>
+template <class Score, Held kForm>
 __device__ __forceinline__ void select(const TopkParams& p) {
+    constexpr bool kCluster = kForm != Held::kAlone;
+    constexpr int kOfThreads = held_form(kForm).threads, kKeys = held_form(kForm).keys, kGroups = kKeys / 4;
     using Layout = std::conditional_t<kCluster, ClusterLayout, HeldLayout>;
     auto& shared = *reinterpret_cast<Layout*>(dynamic_shared);
-    const ptx::SharedAddr own_row = ptx::cvta_to_shared(&shared.row);
+    const ptx::SharedAddr own_row = ptx::cvta_to_shared(&shared.row), places = ptx::cvta_to_shared(&shared.places);
     const ptx::SharedAddr numbers = ptx::cvta_to_shared(dynamic_shared) + sizeof(Layout);
     const Thread self{ptx::tid_x()};
     const uint32_t rank = kCluster ? ptx::cluster_ctarank() : 0;
     if constexpr (kCluster)
         clear<kOfThreads>(ptx::cvta_to_shared(&shared.counts), kZeroCountWords, self);
-    else clear<kOfThreads>(ptx::cvta_to_shared(shared.histogram), kBins, self);
+    else OwnBins<kOfThreads>::clear(ptx::cvta_to_shared(shared.histogram) + OwnBins<kOfThreads>::lowest(self) * 4);
     wait_for_rows(p);
-    if (self.warp() == 0) {
-        const uint32_t index = ptx::ctaid_x() >> (kCluster ? cluster_bits(p.slices) : 0);
-        find_row(p, p.view.first_row + static_cast<int32_t>(index), self.lane(), own_row);
-    }
+    const auto index = static_cast<int32_t>(ptx::ctaid_x() >> (kCluster ? cluster_bits(p.slices) : 0));
+    if (self.warp() == 0) find_row(p, p.view.first_row + index, self.lane(), own_row);
+    else if (self.index == 32) place_row<Score>(p, p.view.first_row + index, places);   // meanwhile
     ptx::bar_sync();
-    const auto part_of = [&](const Choice& choice) {
-        Part part{0, choice.keys, 0};
-        if constexpr (kCluster) {
-            const int32_t each = part_keys(choice.keys, p.slices);
-            part.begin = static_cast<int32_t>(rank) * each;
-            part.keys = choice.keys - part.begin < each ? choice.keys - part.begin : each;
-        }
-        part.each = (part.keys + 4 * kOfThreads - 1) / (4 * kOfThreads) * kGroupKeys;
-        return part;
-    };
-    RowKeys row = load_row(own_row);
-    Choice choice = choice_of(p, row.keys.size());
-    Part part = part_of(choice);
+    const RowKeys row = load_row(own_row);
+    const Choice choice = choice_of(p, row.keys.size());
+    Part part{0, choice.keys, 0};
+    if constexpr (kCluster) {
+        const int32_t each = part_keys(choice.keys, p.slices);
+        part.begin = static_cast<int32_t>(rank) * each;
+        part.keys = choice.keys - part.begin < each ? choice.keys - part.begin : each;
+    }
+    part.each = (part.keys + 4 * kOfThreads - 1) / (4 * kOfThreads) * kGroupKeys;
     wait_for_scores(p);
     if (rank != 0 && part.keys <= 0) return;   // a short row needs fewer CTAs
     if (choice.k > 0) {
-        uint32_t keys[kKeysPerThread];
-        const uint8_t* const scores = row_scores<Score>(p, row) + int64_t{choice.begin} * Score::kBytes;
+        uint32_t keys[kKeys];
+        const int32_t column = choice.begin + (p.relative != 0 ? 0 : row.keys.begin);
+        const uint8_t* const scores =
+            reinterpret_cast<const uint8_t*>(ptx::ld_shared_u64(places + offsetof(RowPlaces, scores))) +
+            int64_t{column} * Score::kBytes;
         const uint32_t sample = load_sample<Score>(scores, choice.keys, self.lane());
         load_keys<Score>(scores + int64_t{part.begin} * Score::kBytes, part, self, keys);
-        const Chosen chosen =
-            choose<kCluster, kOfThreads>(keys, part, first_round<Score>(sample, choice.k, choice.keys), choice.keys,
-                                         p.slices, rank, self, shared);
-        if constexpr (kOfThreads == kWideThreads) {   // anew: cheaper than registers until here
-            row = load_row(own_row);
-            choice = choice_of(p, row.keys.size());
-            part = part_of(choice);
-        }
+        const Chosen chosen = choose<kForm>(keys, part, first_round<Score>(sample, choice.k, choice.keys), choice.keys,
+                                            p.slices, rank, self, shared);
         const bool sorted = p.sort_by == SortBy::kScore;
         if (kCluster && !sorted) ptx::barrier_cluster_arrive_relaxed();   // the others' histograms are read
-        const Ranks ranks = ranks_of(chosen.bits, kOfThreads / 32, self, shared, 0);
+        const Ranks<kKeys> ranks = ranks_of<kKeys>(chosen.bits, kOfThreads / 32, self, shared, 0);
         const uint32_t at = choice.begin + part.begin + part.first(self);
         const uint32_t slots = choice.begin + chosen.before;   // the first of the CTA's
         if (!sorted) {
@@ -262,10 +281,13 @@ __device__ __forceinline__ void select(const TopkParams& p) {
                     slot += is_chosen;
                 }
             }
-            ptx::bar_sync();
             const int32_t offset = index_offset(p, row);
-            if (p.index_kind != IndexKind::kPhysical && !p.top_scores) {
-                write_list<kOfThreads>(p, row, offset, static_cast<int32_t>(slots), static_cast<int32_t>(ranks.all),
+            const bool positions_alone = p.index_kind != IndexKind::kPhysical && !p.top_scores;
+            auto* const results =
+                reinterpret_cast<int32_t*>(ptx::ld_shared_u64(places + offsetof(RowPlaces, indices)));
+            ptx::bar_sync();
+            if (positions_alone) {
+                write_list<kOfThreads>(results, offset, static_cast<int32_t>(slots), static_cast<int32_t>(ranks.all),
                                        list, self);
             } else {
 #pragma unroll 1
@@ -299,10 +321,12 @@ __device__ __forceinline__ void select(const TopkParams& p) {
 }  // namespace
 }  // namespace lidx::topk
 
-// 64 registers a thread: two CTAs an SM of 512, one of 1024.
-#define LIDX_TOPK_HELD_KERNEL(symbol, score, cluster, threads)                                \
-    extern "C" __global__ void __launch_bounds__(threads, 1024 / threads)                     \
-    symbol(const __grid_constant__ lidx::topk::TopkParams p) {                                \
-        lidx::topk::select<lidx::topk::score, cluster, threads>(p);                           \
+// 64 registers a thread for 16 keys, 128 for 32.
+#define LIDX_TOPK_HELD_KERNEL(symbol, score, form)                                                  \
+    extern "C" __global__ void                                                                      \
+    __launch_bounds__(lidx::topk::held_form(lidx::topk::Held::form).threads,                        \
+                      lidx::topk::held_form(lidx::topk::Held::form).ctas_an_sm)                     \
+    symbol(const __grid_constant__ lidx::topk::TopkParams p) {                                      \
+        lidx::topk::select<lidx::topk::score, lidx::topk::Held::form>(p);                           \
     }
 LIDX_TOPK_HELD_VARIANTS(LIDX_TOPK_HELD_KERNEL)

@@ -108,6 +108,11 @@ struct RowKeys {
 };
 static_assert(sizeof(RowKeys) == 16);
 
+// Addresses of a row's column 0 and of its first result.
+struct RowPlaces {
+    uint64_t scores, indices;
+};
+
 // What a search for a threshold needs.
 struct SearchLayout {
     alignas(16) uint32_t histogram[kBins];
@@ -130,11 +135,23 @@ static_assert(kMaxK * 8 <= kCapacity * 4);
 
 // ---- keys held in registers (topk_held.cu)
 
-// CTAs of kHeldThreads, two an SM, or of kWideThreads, one an SM, with kKeysPerThread each. Where a row is a cluster's,
-// each CTA has a part of it. A row shorter than what the launch is for leaves CTAs out: fewer than kMinPartKeys are not
-// worth a CTA.
-inline constexpr int kHeldThreads = 512;
-inline constexpr int kWideThreads = 1024;
+// Forms of CTAs that hold keys. Most of what a warp does it does once, however many keys it has: 32 a thread are faster
+// where a CTA has 16 warps all the same (docs/topk.md).
+enum class Held : int32_t {
+    kNone,     // the keys are streamed
+    kAlone,    // a row each
+    kNarrow,   // a part of a row each, which is a cluster's; two CTAs an SM
+    kWide      // the same, one an SM
+};
+struct HeldForm {
+    int32_t threads, keys, ctas_an_sm;   // keys: a thread's
+    LIDX_HOST_DEVICE constexpr int32_t cta_keys() const { return threads * keys; }
+};
+LIDX_HOST_DEVICE constexpr HeldForm held_form(Held held) {
+    return held == Held::kWide ? HeldForm{512, 32, 1} : HeldForm{512, 16, 2};
+}
+inline constexpr int kMergeThreads = 1024;   // of a CTA that holds entries to merge (topk_merge.cu)
+// A row shorter than what the launch is for leaves CTAs out: fewer than kMinPartKeys are not worth a CTA.
 inline constexpr int kMaxClusterCtas = 16;
 inline constexpr int32_t kMinPartKeys = 1024;
 // log2 of a cluster's CTAs, a power of two up to kMaxClusterCtas: a quotient costs a CTA some 200 clocks.
@@ -153,29 +170,30 @@ LIDX_HOST_DEVICE constexpr int32_t parts_of(int32_t n, int32_t ctas) {
     return part_keys(n, ctas) > kMinPartKeys ? ctas : (n + kMinPartKeys - 1) / kMinPartKeys;
 }
 static_assert(31 * (kMaxClusterCtas - 1) < kMinPartKeys);
-static_assert(kHeldThreads * kKeysPerThread % 32 == 0 && kMinPartKeys <= kHeldThreads * kKeysPerThread);
+static_assert(kMinPartKeys <= held_form(Held::kNarrow).cta_keys());
 
-// How the rows of a launch are held: CTAs per row, a power of two, and their threads. ctas = 0: they are not, being too
+// How the rows of a launch are held: CTAs per row, a power of two, and their form. ctas = 0: they are not, being too
 // long or too many.
 struct HeldShape {
-    int32_t ctas, threads;
+    int32_t ctas;
+    Held form;
 };
-LIDX_HOST_DEVICE constexpr int32_t held_ctas(int64_t max_keys, int32_t threads) {
+LIDX_HOST_DEVICE constexpr int32_t held_ctas(int64_t max_keys, Held form) {
     int32_t ctas = 1;
-    while (ctas < 2 * kMaxClusterCtas && int64_t{ctas} * threads * kKeysPerThread < max_keys) ctas *= 2;
+    while (ctas < 2 * kMaxClusterCtas && int64_t{ctas} * held_form(form).cta_keys() < max_keys) ctas *= 2;
     return ctas;
 }
 // All clusters at once. Those of more than two CTAs leave SMs out: of 132, whose GPCs have 16 or 18, an H200 takes 62
 // clusters of 4 with two CTAs an SM, 30 of 8, 14 of 16.
 LIDX_HOST_DEVICE constexpr HeldShape held_shape(int64_t rows, int64_t max_keys, int64_t sms, bool clusters) {
-    const int32_t ctas = held_ctas(max_keys, kHeldThreads), wide = held_ctas(max_keys, kWideThreads);
-    if (ctas == 1) return {1, kHeldThreads};
-    if (!clusters) return {0, 0};
+    const int32_t ctas = held_ctas(max_keys, Held::kNarrow), wide = held_ctas(max_keys, Held::kWide);
+    if (max_keys <= held_form(Held::kAlone).cta_keys()) return {1, Held::kAlone};
+    if (!clusters) return {0, Held::kNone};
     const int64_t room = ctas == 2 ? 2 * sms : 2 * sms * 7 / 8;
-    if (ctas <= kMaxClusterCtas && rows * ctas <= room) return {ctas, kHeldThreads};
+    if (ctas <= kMaxClusterCtas && rows * ctas <= room) return {ctas, Held::kNarrow};
     const int64_t wide_room = wide <= 2 ? sms : sms * 7 / 8;
-    if (wide > 1 && wide <= kMaxClusterCtas && rows * wide <= wide_room) return {wide, kWideThreads};
-    return {0, 0};
+    if (wide > 1 && wide <= kMaxClusterCtas && rows * wide <= wide_room) return {wide, Held::kWide};
+    return {0, Held::kNone};
 }
 
 // Where so few keys are left in the bin of the k-th, two wide CTAs list all and compare each with all.
@@ -191,9 +209,10 @@ struct ListedKeys {
 struct HeldLayout {
     alignas(16) uint32_t histogram[kBins];
     uint32_t nowhere[32];               // where keys without a bin are counted, a word a lane
-    uint32_t warp_total[2][kWideThreads / 32];
+    uint32_t warp_total[2][kMergeThreads / 32];
     alignas(16) uint32_t found[4];      // by pick_bin()
     alignas(16) RowKeys row;
+    alignas(16) RowPlaces places;
     uint32_t list[kMaxK + 4];           // the chosen positions of the part, ascending
     // then, where results are sorted by score: 64-bit numbers [kMaxK], in a cluster the first CTA's for all
 };
@@ -216,7 +235,7 @@ struct ClusterLayout : HeldLayout {
     ClusterCounts counts;
     alignas(16) uint32_t coarse[kMaxRounds][kCoarseBins / 2];      // two of 16 bits each: a part has up to 16384 keys
 };
-static_assert(kWideThreads * kKeysPerThread <= 0xffff && kCoarseBins == 64);   // a pair a lane
+static_assert(held_form(Held::kWide).cta_keys() <= 0xffff && kCoarseBins == 64);   // a pair a lane
 static_assert(sizeof(HeldLayout) % 16 == 0 && sizeof(ClusterLayout) % 16 == 0);
 
 LIDX_HOST_DEVICE constexpr int64_t held_shared_bytes(int32_t ctas, SortBy sort_by) {
@@ -313,7 +332,7 @@ LIDX_HOST_DEVICE inline bool merge_held(const MergeParams& p) {
 inline constexpr uint32_t kSortSegments = 128;                      // of a sort (topk_sort.cuh)
 struct MergeLayout : HeldLayout {
     uint32_t rest_of_numbers[kMaxK];
-    alignas(16) uint32_t ends[kWideThreads / 32][4];
+    alignas(16) uint32_t ends[kMergeThreads / 32][4];
     uint32_t bounds[kSortSegments];
     alignas(16) uint32_t stored;        // chosen keys; zeros at first, as are the next
     uint32_t listed;                    // keys that there are

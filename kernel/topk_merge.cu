@@ -35,12 +35,12 @@ __device__ __forceinline__ void each_listed(const MergeParams& p, int64_t row, c
     const float* scores = p.scores + row * p.score_row_stride;
     const int32_t* positions = p.positions + row * p.position_row_stride;
 #pragma unroll 1
-    for (auto base = static_cast<int32_t>(self.index); base < p.entries; base += kUnroll * kWideThreads) {
+    for (auto base = static_cast<int32_t>(self.index); base < p.entries; base += kUnroll * kMergeThreads) {
         int32_t position[kUnroll];
         uint32_t score[kUnroll];
 #pragma unroll
         for (int u = 0; u < kUnroll; ++u) {
-            const int32_t entry = base + u * kWideThreads;
+            const int32_t entry = base + u * kMergeThreads;
             const auto shard = static_cast<int32_t>(static_cast<uint32_t>(entry) / static_cast<uint32_t>(p.k_in));
             const int32_t number = entry - shard * p.k_in;
             const bool exists = entry < p.entries;
@@ -88,7 +88,7 @@ __device__ __forceinline__ const float* score_at(const MergeParams& p, int64_t r
 
 // A thread's i-th entry: four at a time are consecutive ones of a list.
 __device__ __forceinline__ uint32_t entry_of(int i, const Thread& self) {
-    return 4 * (self.index + static_cast<uint32_t>(i / 4) * kWideThreads) + static_cast<uint32_t>(i % 4);
+    return 4 * (self.index + static_cast<uint32_t>(i / 4) * kMergeThreads) + static_cast<uint32_t>(i % 4);
 }
 
 __device__ __forceinline__ void load_entries(const MergeParams& p, int64_t row, const Thread& self,
@@ -150,9 +150,9 @@ __device__ __forceinline__ void keep_entries(const MergeParams& p, int64_t row, 
         at += static_cast<uint32_t>(wanted);
     }
     ptx::bar_sync();
-    constexpr int kEach = kMaxK / kWideThreads;
+    constexpr int kEach = kMaxK / kMergeThreads;
     uint32_t position[kEach], score[kEach];
-    const auto number_of = [&](int j) { return j * kWideThreads + static_cast<int32_t>(self.index); };
+    const auto number_of = [&](int j) { return j * kMergeThreads + static_cast<int32_t>(self.index); };
 #pragma unroll
     for (int j = 0; j < kEach; ++j) {
         if (number_of(j) >= count) break;
@@ -196,13 +196,13 @@ __device__ __forceinline__ void keep_held(const MergeParams& p, int64_t row, con
         count_keys(keys, kGroups, now, histogram, nowhere);
     };
     Threshold score{kNoKey, 0};
-    if (search) score = find_held_threshold<kWideThreads>(rounds, self, shared, count_all);
+    if (search) score = find_held_threshold<kMergeThreads>(rounds, self, shared, count_all);
     uint32_t chosen = 0;
 #pragma unroll
     for (int i = 0; i < kKeysPerThread; ++i) chosen |= static_cast<uint32_t>(keys[i] > score.key) << i;
     if (score.ties > 0) {
         load_tied(p, row, score.key, self, keys);
-        const Threshold place = find_held_threshold<kWideThreads>(of_positions(score), self, shared, count_all);
+        const Threshold place = find_held_threshold<kMergeThreads>(of_positions(score), self, shared, count_all);
 #pragma unroll
         for (int i = 0; i < kKeysPerThread; ++i)
             if (keys[i] > place.key || (keys[i] == place.key && is_next(place, shared))) chosen |= 1u << i;
@@ -215,12 +215,12 @@ __device__ __forceinline__ void keep_listed(const MergeParams& p, int64_t row, c
     const auto key_of = [](uint32_t bits) { return held_key<Fp32>(__uint_as_float(bits)); };
     Threshold score{kNoKey, 0}, place{0, 0};
     if (search)
-        score = find_held_threshold<kWideThreads>(
+        score = find_held_threshold<kMergeThreads>(
             rounds, self, shared, [&](const Rounds<0>& now, ptx::SharedAddr histogram) {
                 each_listed(p, row, self, [&](uint32_t, uint32_t bits) { count_key(key_of(bits), now, histogram); });
             });
     if (score.ties > 0)
-        place = find_held_threshold<kWideThreads>(
+        place = find_held_threshold<kMergeThreads>(
             of_positions(score), self, shared, [&](const Rounds<0>& now, ptx::SharedAddr histogram) {
                 each_listed(p, row, self, [&](uint32_t position, uint32_t bits) {
                     if (key_of(bits) == score.key) count_key(~position, now, histogram);
@@ -245,7 +245,7 @@ __device__ __forceinline__ void merge(const MergeParams& p) {
     const ptx::SharedAddr numbers = ptx::cvta_to_shared(shared.list);
     const ptx::SharedAddr stored = ptx::cvta_to_shared(&shared.stored);
     if (self.index == 0) ptx::st_shared_v4_u32(stored, {0, 0, 0, 0});
-    clear<kWideThreads>(ptx::cvta_to_shared(shared.histogram), kBins, self);
+    clear<kMergeThreads>(ptx::cvta_to_shared(shared.histogram), kBins, self);
     const uint32_t sample = load_sample(p, row, self.lane());
     uint32_t keys[kKeysPerThread];
     uint32_t own = 0;
@@ -266,9 +266,9 @@ __device__ __forceinline__ void merge(const MergeParams& p) {
     const Rounds<0> rounds = first_round<Fp32>(sample, p.k, listed);
     if (p.held) keep_held(p, row, rounds, count < listed, count, self, shared, keys);
     else keep_listed(p, row, rounds, count < listed, self, shared);
-    sort_by_bins<kWideThreads>(numbers, count, self, shared);
+    sort_by_bins<kMergeThreads>(numbers, count, self, shared);
 #pragma unroll 1
-    for (auto i = static_cast<int32_t>(self.index); i < p.k; i += kWideThreads) {
+    for (auto i = static_cast<int32_t>(self.index); i < p.k; i += kMergeThreads) {
         Chosen chosen{~0u, 0xff800000u};   // -1, -inf
         if (i < count) chosen = from_number(p.sort_by, ptx::ld_shared_u64(numbers + i * 8));
         ptx::st_global_u32(p.indices + row * p.index_stride + i, chosen.position);
@@ -282,7 +282,7 @@ __device__ __forceinline__ void merge(const MergeParams& p) {
 }  // namespace lidx::topk
 
 #define LIDX_TOPK_MERGE_KERNEL(symbol)                                        \
-    extern "C" __global__ void __launch_bounds__(lidx::topk::kWideThreads, 1) \
+    extern "C" __global__ void __launch_bounds__(lidx::topk::kMergeThreads, 1) \
     symbol(const __grid_constant__ lidx::topk::MergeParams p) {               \
         lidx::topk::merge(p);                                                 \
     }

@@ -25,12 +25,12 @@ __device__ __forceinline__ void write_slot(const TopkParams& p, const RowKeys& r
                        Score::load(position >= 0, score, 0xff800000u));
 }
 
-// Slots [first, first + count), whose positions lie in the list from first % 4 on: four at a time.
+// Slots [first, first + count) of the row's results, whose positions lie in the list from first % 4 on: four at a time.
 template <int kOfThreads>
-__device__ __forceinline__ void write_list(const TopkParams& p, const RowKeys& row, int32_t offset, int32_t first,
-                                           int32_t count, ptx::SharedAddr list, const Thread& self) {
+__device__ __forceinline__ void write_list(int32_t* results, int32_t offset, int32_t first, int32_t count,
+                                           ptx::SharedAddr list, const Thread& self) {
     const int32_t begin = first % 4, end = begin + count;
-    int32_t* indices = p.indices + row.row * p.index_stride + (first - begin);
+    int32_t* indices = results + (first - begin);
     const bool aligned = reinterpret_cast<uintptr_t>(indices) % 16 == 0;
 #pragma unroll 1
     for (int32_t i = 4 * static_cast<int32_t>(self.index); i < end; i += 4 * kOfThreads) {

@@ -2,6 +2,7 @@
 // What a row asks for and where its results go: the parts that the kernels of the selection share.
 #pragma once
 #include <climits>
+#include <cstddef>
 #include <cstdint>
 
 #include "kernel/live.h"
@@ -60,12 +61,25 @@ __device__ __forceinline__ bool glance(const RowView& v, int32_t index, uint32_t
     return true;
 }
 
+// Whether row i is request i's and sees int32 lengths[i] keys: one branch where the questions one by one, each for an
+// answer of the constant memory, take a warp 300 clocks.
+__device__ __forceinline__ bool rows_are_lengths(const RowView& v) {
+    const int32_t row_map = static_cast<int32_t>(v.row_map) ^ static_cast<int32_t>(RowMap::kFixed);
+    const int32_t visibility = static_cast<int32_t>(v.visibility) ^ static_cast<int32_t>(Visibility::kRequestLength);
+    return (row_map | (v.max_tokens ^ 1) | visibility | v.causal | v.wide | (v.compress_ratio ^ 1)) == 0;
+}
+
 // A warp finds out what the row asks for; in shared memory it costs no registers.
 __device__ __forceinline__ void find_row(const TopkParams& p, int32_t index, uint32_t lane, ptx::SharedAddr to) {
     const RowView& v = p.view;
     RowKeys row{index, -1, {0, 0}};
     const bool one_each = v.row_map == RowMap::kFixed && v.max_tokens == 1;
-    if (one_each) {
+    if (rows_are_lengths(v)) {
+        const bool exists = index < v.batch;
+        const auto length = static_cast<int32_t>(
+            ptx::ld_global_u32(exists, static_cast<const int32_t*>(v.lengths) + index, 0));
+        row = {index, exists ? index : -1, {0, max(min(length, v.window_limit), 0)}};
+    } else if (one_each) {
         if (index < v.batch) row = {index, index, live_keys(v, index, {index, 1, 1}, index)};
     } else if (v.row_map != RowMap::kCuSeqlens || v.max_tokens <= 0 || !glance(v, index, lane, row)) {
         row.request = row_owner(v, index);
@@ -83,6 +97,14 @@ __device__ __forceinline__ RowKeys load_row(ptx::SharedAddr from) {
     const ptx::U32x4 row = ptx::ld_shared_v4_u32(from);
     return {static_cast<int32_t>(row.x), static_cast<int32_t>(row.y),
             {static_cast<int32_t>(row.z), static_cast<int32_t>(row.w)}};
+}
+
+// Needs nothing that another lane or memory has.
+template <class Score>
+__device__ __forceinline__ void place_row(const TopkParams& p, int32_t row, ptx::SharedAddr to) {
+    ptx::st_shared_u64(to + offsetof(RowPlaces, scores),
+                       reinterpret_cast<uint64_t>(p.scores) + row * p.score_stride * Score::kBytes);
+    ptx::st_shared_u64(to + offsetof(RowPlaces, indices), reinterpret_cast<uint64_t>(p.indices + row * p.index_stride));
 }
 
 // The score of the first key that a row sees.

@@ -178,8 +178,8 @@ __device__ __forceinline__ void select(const TopkParams& p) {
             ptx::barrier_cluster_arrive();
             ptx::barrier_cluster_wait();
         } else if (p.index_kind != IndexKind::kPhysical && !p.top_scores) {
-            write_list<kThreads>(p, row, index_offset(p, row), static_cast<int32_t>(first),
-                                 static_cast<int32_t>(count), list, self);
+            write_list<kThreads>(p.indices + row.row * p.index_stride, index_offset(p, row),
+                                 static_cast<int32_t>(first), static_cast<int32_t>(count), list, self);
         } else {
             const int32_t offset = index_offset(p, row);
 #pragma unroll 1

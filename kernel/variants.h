@@ -95,15 +95,15 @@
 #define LIDX_TOPK_SM80_VARIANTS(X)   \
     X(topk_sm80_fp32, Fp32)          \
     X(topk_sm80_bf16, Bf16)
-// X(symbol, score type, cluster, threads): rows whose keys fit the registers of a CTA, or of a cluster of CTAs; sm_90
-// and later.
-#define LIDX_TOPK_HELD_VARIANTS(X)          \
-    X(topk_held_fp32, Fp32, false, 512)     \
-    X(topk_held_bf16, Bf16, false, 512)     \
-    X(topk_cluster_fp32, Fp32, true, 512)   \
-    X(topk_cluster_bf16, Bf16, true, 512)   \
-    X(topk_wide_fp32, Fp32, true, 1024)     \
-    X(topk_wide_bf16, Bf16, true, 1024)
+// X(symbol, score type, form: Held in topk_layout.h): rows whose keys fit the registers of a CTA, or of a cluster of
+// CTAs; sm_90 and later.
+#define LIDX_TOPK_HELD_VARIANTS(X)      \
+    X(topk_held_fp32, Fp32, kAlone)     \
+    X(topk_held_bf16, Bf16, kAlone)     \
+    X(topk_cluster_fp32, Fp32, kNarrow) \
+    X(topk_cluster_bf16, Bf16, kNarrow) \
+    X(topk_wide_fp32, Fp32, kWide)      \
+    X(topk_wide_bf16, Bf16, kWide)
 // X(symbol, score type): rows streamed by clusters; sm_90 and later.
 #define LIDX_TOPK_SPREAD_VARIANTS(X)  \
     X(topk_spread_fp32, Fp32)         \

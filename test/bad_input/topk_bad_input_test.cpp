@@ -63,7 +63,7 @@ TEST_CASE("topk: rows of CTAs and clusters are one launch without a workspace") 
     } rows[] = {{8192, "topk_held_fp32", 1, 512, 1},
                 {8193, "topk_cluster_fp32", 2, 512, 2},
                 {131072, "topk_cluster_fp32", 16, 512, 2},
-                {262144, "topk_wide_fp32", 16, 1024, 2},
+                {262144, "topk_wide_fp32", 16, 512, 2},
                 {262145, "topk_spread_fp32", 16, 512, 2},
                 {65535 * 128, "topk_spread_fp32", 16, 512, 2}};
     for (const auto& row : rows) {

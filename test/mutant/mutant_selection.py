@@ -16,11 +16,14 @@ SELECTION = [
          [0], every=False),
 ]
 
+HELD_ROWS = [
+    Kind("where a row lies is not written", r"st\.shared\.u64[^;]*;", "", ANY, [0, 1], every=False),
+]
 HELD = {
     "program": "catch",
     "kernels": {f"topk_held_{score}": [f"small: topk_held_{score}"] for score in ("fp32", "bf16")},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "3"},
-    "mutants": SELECTION,
+    "mutants": SELECTION + HELD_ROWS,
     "equivalent": {},
 }
 
@@ -28,7 +31,7 @@ CLUSTER = {
     "program": "catch",
     "kernels": {f"topk_cluster_{score}": [f"small: topk_cluster_{score}"] for score in ("fp32", "bf16")},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "4"},
-    "mutants": SELECTION + [
+    "mutants": SELECTION + HELD_ROWS + [
         Kind("an arrival at the cluster's barrier is missing", r"barrier\.cluster\.arrive[^;]*;", "",
              UNORDERED | STUCK | ILLEGAL | VALUE),
         Kind("a wait at the cluster's barrier is missing", r"barrier\.cluster\.wait[^;]*;", "",
@@ -58,6 +61,7 @@ ONE_PART = "find_pair_threshold<kThreads>(whole_keys, 0, 1, "   # a line of topk
 # Clusters of four, each CTA of which streams its part; of short rows two and one.
 SPREAD = {
     **CLUSTER,
+    "mutants": [kind for kind in CLUSTER["mutants"] if kind not in HELD_ROWS],
     "kernels": {f"topk_spread_{score}": [f"small: topk_spread_{score}"] for score in ("fp32", "bf16")},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "5"},
     "few": 1,

@@ -501,24 +501,26 @@ TEST_CASE("topk: CTAs and parts of a row") {
     using namespace lidx::topk;
     const struct {
         int64_t rows, keys;
-        int32_t ctas, threads;
-    } cases[] = {{1, 0, 1, 512},        {1, 8192, 1, 512},     {100000, 8192, 1, 512}, {1, 8193, 2, 512},
-                 {1, 16385, 4, 512},    {14, 131072, 16, 512}, {15, 131072, 0, 0},     {14, 65537, 16, 512},
-                 {1, 131073, 16, 1024}, {7, 262144, 16, 1024}, {8, 262144, 0, 0},      {1, 262145, 0, 0},
-                 {57, 32768, 4, 512},   {58, 32768, 2, 1024},  {66, 32768, 2, 1024},   {67, 32768, 0, 0},
-                 {132, 9000, 2, 512},   {133, 9000, 0, 0}};
+        int32_t ctas;
+        Held form;
+    } cases[] = {{1, 0, 1, Held::kAlone},         {1, 8192, 1, Held::kAlone},    {100000, 8192, 1, Held::kAlone},
+                 {1, 8193, 2, Held::kNarrow},     {1, 16385, 4, Held::kNarrow},  {14, 131072, 16, Held::kNarrow},
+                 {15, 131072, 0, Held::kNone},    {14, 65537, 16, Held::kNarrow}, {1, 131073, 16, Held::kWide},
+                 {7, 262144, 16, Held::kWide},    {8, 262144, 0, Held::kNone},   {1, 262145, 0, Held::kNone},
+                 {57, 32768, 4, Held::kNarrow},   {58, 32768, 2, Held::kWide},   {66, 32768, 2, Held::kWide},
+                 {67, 32768, 0, Held::kNone},     {132, 9000, 2, Held::kNarrow}, {133, 9000, 0, Held::kNone}};
     for (const auto& row : cases) {
         CAPTURE(row.rows, row.keys);
         const HeldShape shape = held_shape(row.rows, row.keys, 132, true);
         CHECK(shape.ctas == row.ctas);
-        CHECK(shape.threads == row.threads);
+        CHECK((shape.form == row.form));
         CHECK(held_shape(row.rows, row.keys, 132, false).ctas == (row.keys <= 8192 ? 1 : 0));
     }
-    for (const int32_t threads : {kHeldThreads, kWideThreads})
+    for (const Held form : {Held::kNarrow, Held::kWide})
         for (const int32_t ctas : {2, 4, 8, 16})
-            for (int32_t n = 1; n <= ctas * threads * kKeysPerThread; n += n < 3000 ? 1 : 997) {
+            for (int32_t n = 1; n <= ctas * held_form(form).cta_keys(); n += n < 3000 ? 1 : 997) {
                 const int32_t each = part_keys(n, ctas), parts = parts_of(n, ctas);
-                if (each % 32 != 0 || each > threads * kKeysPerThread || parts > ctas || int64_t{parts} * each < n ||
+                if (each % 32 != 0 || each > held_form(form).cta_keys() || parts > ctas || int64_t{parts} * each < n ||
                     int64_t{parts - 1} * each >= n)
                     FAIL(n << " keys: " << parts << " parts of " << each << ", " << ctas << " CTAs");
             }
