@@ -24,6 +24,7 @@
 #include "failure.h"
 #include "machine.h"
 #include "output_file.h"
+#include "progress.h"
 
 namespace lidx::command {
 
@@ -93,8 +94,11 @@ class Bench {
         const Extent extent = extent_of(workload);
         InputCopies copies;
         const int count = copies_of(input_bytes(workload, extent), watch_.timing());
-        for (int turn = 0; turn < count; ++turn)
+        Progress progress("bench: " + workload.name + ", steps", count + 2 + options_.runs);
+        for (int turn = 0; turn < count; ++turn) {
             copies.push_back(std::make_unique<Inputs>(machine_, patterns_, workload, extent, turn));
+            progress.advance(1);
+        }
         std::vector<std::unique_ptr<Candidate>> candidates =
             lidx_candidates(machine_, workload, extent, copies, options_.kernels, options_.fast);
         if (candidates.empty()) return;
@@ -113,7 +117,8 @@ class Bench {
                 failed.back().failure = problem;
             }
         }
-        measure(candidates, copies, extent, result);
+        measure(candidates, copies, extent, progress, result);
+        progress.finish();
         for (const Row& row : failed) result.rows.push_back(row);
         for (const Row& row : result.rows)
             all_well_ &= row.failure.empty() && (!row.agreement || row.agreement->agrees);
@@ -154,7 +159,7 @@ class Bench {
         if (!results_.emulated) std::this_thread::sleep_for(kRecovery);
     }
     void measure(const std::vector<std::unique_ptr<Candidate>>& candidates, const InputCopies& copies,
-                 const Extent& extent, WorkloadResult& result) {
+                 const Extent& extent, Progress& progress, WorkloadResult& result) {
         const int count = static_cast<int>(copies.size());
         std::vector<std::vector<Region>> regions;
         for (const auto& in : copies) regions.push_back(in->regions());
@@ -178,6 +183,7 @@ class Bench {
         for (auto at = candidates.rbegin(); at != candidates.rend(); ++at)   // the last to be taken is the first
             if ((*at)->role != Role::kRival) judge.take_truth(**at, watch_.stream());
         each([&](Candidate& candidate, Row& row) { row.agreement = judge.compare(candidate, watch_.stream()); });
+        progress.advance(1);
 
         // Warm up once, then A B A B: what heats the card or slows its clock hits all alike.
         result.before = clocks_.read();
@@ -190,6 +196,7 @@ class Bench {
             });
             const double us = watch_.time_us(read, turn, count);
             if (sample >= 0) read_us.push_back(us);
+            progress.advance(1);
             if (!moves) continue;
             const double moved_us = watch_.time_us(traffic, turn, count);
             if (sample >= 0) traffic_us.push_back(moved_us);

@@ -51,8 +51,7 @@ lidx_score_desc describe(const Case& c, const std::string& kernel) {
 
 namespace {
 
-CaseMachine open_emulator(const std::filesystem::path& stats) {
-    ::setenv("PTXEMU_PROGRESS", "1", 0);
+CaseMachine emulated(const std::filesystem::path& stats) {
     if (!stats.empty()) {
         // The emulator rewrites it after every launch. Writing it now shows whether it can be written at all.
         OutputFile file(stats);
@@ -60,7 +59,7 @@ CaseMachine open_emulator(const std::filesystem::path& stats) {
         file.close();
         ::setenv("PTXEMU_STATS", std::filesystem::absolute(stats).c_str(), 1);
     }
-    return {std::make_unique<Machine>(emulator_path().c_str(), 0), true};
+    return {open_emulator(), true};
 }
 
 // The first CUDA device with a kernel for the case; null, and *why, where there is none.
@@ -85,7 +84,7 @@ std::unique_ptr<Machine> open_cuda(const lidx_score_desc& desc, Failure* why) {
 
 CaseMachine choose_machine(const std::string& device, const std::filesystem::path& stats,
                            const lidx_score_desc& desc) {
-    if (device == "emu") return open_emulator(stats);
+    if (device == "emu") return emulated(stats);
     Failure why(kNoDevice, "no device");
     if (auto machine = open_cuda(desc, &why)) {
         if (!stats.empty())
@@ -95,7 +94,7 @@ CaseMachine choose_machine(const std::string& device, const std::filesystem::pat
     }
     if (device == "cuda") throw Failure(why.code, why.what() + std::string(why.code == kNoDevice ? kWithoutGpu : ""));
     std::fprintf(stderr, "lidx: no CUDA GPU can score this case (%s); using the emulator\n", why.what());
-    return open_emulator(stats);
+    return emulated(stats);
 }
 
 std::string CaseMachine::name() const { return (emulator ? "the emulator: " : "") + std::string(machine->info().name); }

@@ -276,6 +276,7 @@ int run_gen(const GenOptions& options) {
             progress.advance(1);
         }
     }
+    progress.finish();
     if (options.lattice) assert_lattice_scores(c);
 
     write_case(options.out, c,

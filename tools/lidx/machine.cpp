@@ -2,6 +2,7 @@
 #include "machine.h"
 
 #include <cstdio>
+#include <cstdlib>
 
 #include <algorithm>
 #include <chrono>
@@ -97,6 +98,11 @@ void Machine::check(lidx_status status) const {
     throw Failure(group == 1 || group == 3 ? kBadInput : group == 2 ? kNoDevice : kInternal, lidx_last_error(context_));
 }
 
+std::unique_ptr<Machine> open_emulator() {
+    ::setenv("PTXEMU_PROGRESS", "1", 0);
+    return std::make_unique<Machine>(emulator_path().c_str(), 0);
+}
+
 std::unique_ptr<Machine> open_machine(const std::string& device) {
     if (device != "emu") {
         try {
@@ -107,7 +113,7 @@ std::unique_ptr<Machine> open_machine(const std::string& device) {
             std::fprintf(stderr, "lidx: no CUDA GPU (%s); using the emulator\n", failure.what());
         }
     }
-    return std::make_unique<Machine>(emulator_path().c_str(), 0);
+    return open_emulator();
 }
 
 lidx_support support_of(const Machine& machine, const lidx_score_desc& desc) {

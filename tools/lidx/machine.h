@@ -49,6 +49,9 @@ class Machine {
     double open_ms_ = 0;
 };
 
+// The emulator, which tells how far a launch of over two seconds is.
+std::unique_ptr<Machine> open_emulator();
+
 // Said behind the reason why a GPU that was asked for is not there.
 inline constexpr const char* kWithoutGpu = " (--device emu needs no GPU)";
 // The machine of --device: auto (the first CUDA device, else, with a line on stderr, the emulator), cuda or emu. Throws

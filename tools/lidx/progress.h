@@ -7,15 +7,15 @@
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
+#include <string>
+#include <utility>
 
 namespace lidx::command {
 
 class Progress {
   public:
-    Progress(const char* what, int64_t total) : what_(what), total_(total) {}
-    ~Progress() {
-        if (shown_ && tty_) std::fputc('\n', stderr);
-    }
+    Progress(std::string what, int64_t total) : what_(std::move(what)), total_(total) {}
+    ~Progress() { finish(); }
     Progress(const Progress&) = delete;
     Progress& operator=(const Progress&) = delete;
 
@@ -26,13 +26,19 @@ class Progress {
         next_ = now + (tty_ ? std::chrono::milliseconds(250) : std::chrono::seconds(5));
         shown_ = true;
         const double percent = total_ > 0 ? 100.0 * static_cast<double>(done_) / static_cast<double>(total_) : 100.0;
-        std::fprintf(stderr, "%s%s: %" PRId64 " of %" PRId64 " (%.0f %%)%s", tty_ ? "\r" : "", what_, done_, total_,
-                     percent, tty_ ? "" : "\n");
+        std::fprintf(stderr, "%s%s: %" PRId64 " of %" PRId64 " (%.0f %%)%s", tty_ ? "\r" : "", what_.c_str(), done_,
+                     total_, percent, tty_ ? "" : "\n");
+    }
+
+    // Ends the line, so that what follows has one of its own.
+    void finish() {
+        if (shown_ && tty_) std::fputc('\n', stderr);
+        shown_ = false;
     }
 
   private:
     using Clock = std::chrono::steady_clock;
-    const char* what_;
+    const std::string what_;
     int64_t total_;
     int64_t done_ = 0;
     bool shown_ = false;

@@ -4,7 +4,6 @@
 
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -68,7 +67,6 @@ int run_topk(const TopkOptions& options) {
     const char* device = "nothing to do";
     std::unique_ptr<Machine> machine;
     if (matrix.rows > 0) {
-        ::setenv("PTXEMU_PROGRESS", "1", 0);
         machine = open_machine(options.device);
         chosen = choose(*machine, options, matrix);
         device = machine->info().name;

@@ -339,6 +339,7 @@ int verify_indices_of_case(const VerifyOptions& options, const Case& c, const st
             progress.advance(1);
         }
     }
+    progress.finish();
     return report.print(indices.shape[1]);
 }
 
@@ -349,6 +350,7 @@ int verify_indices_of_scores(const VerifyOptions& options) {
     if (selection.output != "local")
         bad_input("--output " + selection.output + " needs --in: without a case keys are called by their column");
     Report report("the order of " + options.scores.string());
+    Progress progress("verify: rows", scores.rows);
     for (int64_t row = 0; row < scores.rows; ++row) {
         RowKeys keys{row, 0, scores.lengths[static_cast<size_t>(row)], {}};
         for (int64_t key = 0; key < keys.end; ++key)
@@ -356,7 +358,9 @@ int verify_indices_of_scores(const VerifyOptions& options) {
         report.add("row " + std::to_string(row),
                    RowCheck(selection, true, keys, indices.shape[1])
                        .problem(row_of(indices, row), [](int32_t name) { return std::vector<int64_t>{name}; }));
+        progress.advance(1);
     }
+    progress.finish();
     return report.print(indices.shape[1]);
 }
 
