@@ -82,7 +82,7 @@ class Rows(Bench):
                     "smoke-topk": (0, 3 * 3000 * 4 + 3 * 2048 * 4),
                     "smoke-merge": (0, 2 * 3 * 1000 * 8 + 2 * 2048 * 4),
                     "smoke-index": (2 * 2300 * 64 * 256, 2 * 2300 * 132 + 2 * 2048 * 4),
-                    "smoke-index-prefill": ((2300 + 2301 + 2302 + 2303 + 2304) * 64 * 256, 2304 * 132 + 5 * 2048 * 4)}
+                    "smoke-index-prefill": (sum(range(2293, 2305)) * 64 * 256, 2304 * 132 + 12 * 2048 * 4)}
         for name, (flops, size_bytes) in expected.items():
             self.assertEqual((rows[name, "lidx"]["flops"], rows[name, "lidx"]["bytes"]), (flops, size_bytes), name)
         self.assertRegex(rows["smoke-index-prefill", "lidx"]["kernel"], r" \+ topk x [2-5]$")   # windows
@@ -133,6 +133,15 @@ class Rows(Bench):
         self.assertEqual([row["role"] for row in report["rows"] if row["workload"] == "smoke"], ["lidx"])   # 2 tokens
         fast = report["rows"][-1] if report["rows"][-1]["workload"] == "smoke-fast" else report["rows"][1]
         self.assertTrue(0 < fast["difference"] < 0.03 and fast["agrees"], fast)
+        report, _ = self.report("--workload", "smoke-index-prefill", "smoke-index", "--runs", "1", "--fast",
+                                env={"PTXEMU_CC": "90"})
+        rows = [(row["workload"], row["kernel"].split(" x ")[0], row["role"]) for row in report["rows"]]
+        self.assertEqual(rows, [("smoke-index", "sm90_decode_h64 + topk", "lidx"),
+                                ("smoke-index", "sm90_decode_h64", "scorer"),
+                                ("smoke-index-prefill", "sm90_score_h64 + topk", "lidx"),
+                                ("smoke-index-prefill", "sm90_score_h64", "scorer"),
+                                ("smoke-index-prefill", "sm90_fast_h64 + topk", "lidx")])
+        self.assertTrue(report["rows"][-1]["difference"] < 0.03 and report["rows"][-1]["agrees"], report["rows"][-1])
 
     @unittest.skipIf(DEVICE != "emu", "a GPU times the others")
     def test_the_emulator_runs_the_smoke_tests(self):

@@ -353,7 +353,8 @@ void add_bench(CLI::App& app, std::function<int()>& chosen) {
     command->add_option("--filter", o->filter, "Workloads in whose name this is found")->type_name("REGEX");
     command->add_option("--kernel", o->kernels, "Kernels to time side by side; default: the best of each workload")
         ->type_name("SYMBOL");
-    command->add_flag("--fast", o->fast, "The fast mode (LIDX_FLAG_FAST), too, where the device has one");
+    command->add_flag("--fast", o->fast,
+                      "The fast mode (LIDX_FLAG_FAST), too, where the device has one for the workload");
     command->add_option("--rival", o->rivals, "Shared library to time beside them (lidx/rival.h); repeatable")
         ->type_name("LIB.so");
     command->add_option("--cublaslt", o->cublaslt, "The library of the FP8 product; default: libcublasLt.so.13, .12")

@@ -225,8 +225,9 @@ std::vector<CandidatePtr> lidx_candidates(const Machine& machine, const Workload
     }
     lidx_score_desc desc = score_desc(w, extent, *copies.front());
     desc.flags |= LIDX_FLAG_FAST;
-    if (fast && w.work == Work::kScore && support_of(machine, desc).arithmetic == LIDX_ARITHMETIC_SM90_FAST)
-        add(score_candidate(machine, w, copies, desc));
+    if (fast && support_of(machine, desc).arithmetic == LIDX_ARITHMETIC_SM90_FAST)
+        add(w.work == Work::kIndex ? index_candidate(machine, w, copies, desc)
+                                   : score_candidate(machine, w, copies, desc));
     return candidates;
 }
 

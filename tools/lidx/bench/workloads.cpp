@@ -50,7 +50,7 @@ const std::vector<Workload>& all_workloads() {
         topk("smoke-topk", 3, 3000),
         merge("smoke-merge", 2, 3, 1000),
         index(decode("smoke-index", 2, 2300)),
-        index(prefill("smoke-index-prefill", 5, 2304, 64, Sight::kCausal, 64), 40000),
+        index(prefill("smoke-index-prefill", 12, 2304, 64, Sight::kCausal, 64), 40000),
 
         prefill("prefill-512x4k-h64", 512, 4 * kK, 64, Sight::kAll),
         prefill("prefill-2kx8k-h64", 2048, 8 * kK, 64, Sight::kAll),
