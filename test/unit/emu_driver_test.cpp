@@ -2,6 +2,7 @@
 // The emulated driver through its exported functions: what CUDA documents for right use and for misuse. Whatever
 // depends on a fresh process or on the environment is a hidden case that runs in a process of its own.
 #include <cuda.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -675,6 +676,51 @@ TEST_CASE("threads with a context each, and threads that share one", "[driver]")
         CHECK(good[t] == 25);
     }
     CHECK(cuCtxDestroy(shared) == CUDA_SUCCESS);
+}
+
+// Two warps store one value: a warning.
+constexpr char kSameValue[] = R"(
+.version 9.0
+.target sm_80
+.address_size 64
+.visible .entry same_value() {
+  .shared .align 4 .b32 word;
+  st.shared.b32 [word], 7;
+  ret;
+}
+)";
+TEST_CASE("alone: a warning is printed once a function", "[.][alone]") {
+    arrived();
+    Fixture x;
+    const CUfunction f = x.function(x.load(kSameValue), "same_value");
+    const std::string path = temporary("warnings");
+    const int kept = dup(2), file = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+    REQUIRE(kept >= 0);
+    REQUIRE(file >= 0);
+    const auto printed = [&](CUfunction launched) {
+        std::fflush(stderr);
+        REQUIRE(ftruncate(file, 0) == 0);
+        REQUIRE(lseek(file, 0, SEEK_SET) == 0);
+        dup2(file, 2);
+        const CUresult result = launch(launched, 64, 0, nullptr);
+        dup2(kept, 2);
+        REQUIRE(result == CUDA_SUCCESS);
+        const std::string text = file_text(path);
+        size_t count = 0;
+        for (size_t at = text.find("[race-same-value]"); at != text.npos; at = text.find("[race-same-value]", at + 1))
+            ++count;
+        return count;
+    };
+    CHECK(printed(f) == 1);
+    CHECK(printed(f) == 0);
+    CHECK(printed(f) == 0);
+    CHECK(printed(x.function(x.load(kSameValue), "same_value")) == 1);   // another module's
+    close(file);
+    close(kept);
+    std::remove(path.c_str());
+}
+TEST_CASE("a warning is printed once a function", "[driver]") {
+    CHECK(passes_alone("alone: a warning is printed once a function", {{"PTXEMU_CHECK", "1"}}));
 }
 
 TEST_CASE("launches: misuse", "[driver]") {

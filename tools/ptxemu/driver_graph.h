@@ -13,6 +13,7 @@ struct KernelCall {
     CUfunction handle = nullptr;
     const Function* function = nullptr;   // of the program; valid while the module is
     std::shared_ptr<const Program> program;
+    std::shared_ptr<ToldWarnings> told;
     Launch launch;   // with its own copy of the parameters, tensor maps included
     bool cooperative = false;
 };

@@ -286,15 +286,16 @@ KernelCall make_kernel_call(Current& call, CUfunction handle, Launch launch, voi
     check_shape(call.s, f, launch);
     if (attributes.cooperative) check_cooperative(call.s, f, launch);
     launch.params = pack_params(*f.function, params, extra);
-    return {call.context, handle, f.function, f.program, std::move(launch), attributes.cooperative};
+    return {call.context, handle, f.function, f.program, f.told, std::move(launch), attributes.cooperative};
 }
 
 // The lock is not held while the kernel runs; program and memory stay alive even if they are given up meanwhile.
 void run_kernel(State& s, std::unique_lock<std::mutex>& lock, const KernelCall& call) {
     check_sticky(s);
-    const DeviceConfig device = s.config.device;
+    DeviceConfig device = s.config.device;
     s.config.device.seed += s.config.seed_step;
     const KernelCall kept = call;
+    device.told_warnings = kept.told.get();
     Launch launch = call.launch;
     const GridWorkspace workspace(kept.context->memory, kept.cooperative);
     launch.grid_workspace = workspace.address;

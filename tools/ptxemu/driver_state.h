@@ -50,6 +50,7 @@ struct LoadedFunction {
     LoadedModule* module = nullptr;
     const Function* function = nullptr;
     std::shared_ptr<const Program> program;
+    std::shared_ptr<ToldWarnings> told = std::make_shared<ToldWarnings>();
     int max_dynamic_shared_bytes = 0;
     int carveout = -1;
     bool non_portable_cluster = false;

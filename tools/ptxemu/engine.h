@@ -26,7 +26,7 @@ struct DeviceConfig {
     int threads = 1;                       // PTXEMU_THREADS: host threads that run CTAs
     bool check = false;                    // PTXEMU_CHECK: report what the hardware lets pass
     bool detail = false;                   // count by warp, bytes and bank conflicts, too
-    std::set<FindingKey>* told_warnings = nullptr;   // of the same program; printed once in all launches; null: in each
+    ToldWarnings* told_warnings = nullptr; // of the same program; printed once in all launches; null: in each
     TraceLog* trace = nullptr;             // where to write a trace; null: none
     bool progress = false;                 // PTXEMU_PROGRESS: a line on stderr where a launch takes over 2 s
     uint32_t max_shared_per_block = 232448; // opt-in limit; 227 KB on sm_90 and sm_100

@@ -60,7 +60,7 @@ bool FindingLog::add(Finding finding) {
         index_.erase(at);
         return finding.severity == Severity::kWarning;
     }
-    const bool is_told = finding.severity == Severity::kWarning && told_ != nullptr && !told_->insert(at->first).second;
+    const bool is_told = finding.severity == Severity::kWarning && told_ != nullptr && !told_->add(at->first);
     if (!is_told) std::fputs(finding_text(finding).c_str(), stderr);
     findings_.push_back(std::move(finding));
     return true;

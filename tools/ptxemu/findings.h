@@ -48,13 +48,31 @@ std::string error_codes(const std::vector<Finding>& findings);
 
 using FindingKey = std::tuple<std::string, uint32_t, uint32_t>;   // code, pc, other pc
 
+// Warnings that launches of a program have printed: the next ones need not. Launches may run side by side.
+class ToldWarnings {
+  public:
+    // Whether it is the first time.
+    bool add(const FindingKey& key) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return keys_.insert(key).second;
+    }
+    size_t size() const {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return keys_.size();
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    std::set<FindingKey> keys_;
+};
+
 // Of one launch; its workers share it. The first finding of a key is printed and kept, later ones are counted. told:
-// warnings that earlier launches of the same program have printed, and this one need not; null: it prints them all.
+// null: the launch prints all warnings.
 class FindingLog {
   public:
     static constexpr size_t kMaxFindings = 100;   // distinct ones; the launch then ends
 
-    explicit FindingLog(std::set<FindingKey>* told) : told_(told) {}
+    explicit FindingLog(ToldWarnings* told) : told_(told) {}
     // False: full of errors, stop the launch.
     bool add(Finding finding);
     // Counts one more of what is there already; false if it is not.
@@ -65,7 +83,7 @@ class FindingLog {
     mutable std::mutex mutex_;
     std::map<FindingKey, size_t> index_;
     std::vector<Finding> findings_;
-    std::set<FindingKey>* told_;
+    ToldWarnings* told_;
 };
 
 }   // namespace ptxemu

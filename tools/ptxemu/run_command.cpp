@@ -207,7 +207,7 @@ int run_kernel(const RunOptions& options) {
     device.progress = true;
     device.max_instructions = options.max_instructions;
     device.detail = !options.stats.empty();
-    std::set<FindingKey> told;   // a warning is printed once, not once a seed
+    ToldWarnings told;   // a warning is printed once, not once a seed
     device.told_warnings = &told;
     TraceLog trace;
     if (!options.trace.empty()) {
