@@ -9,6 +9,7 @@
 #include "kernel/sm100_score_layout.h"
 #include "kernel/sm90_decode_layout.h"
 #include "kernel/sm90_fast_layout.h"
+#include "kernel/sm90_pair_layout.h"
 #include "kernel/sm90_score_layout.h"
 #include "kernel/sm90_wide_layout.h"
 #include "kernel/variants.h"
@@ -45,8 +46,7 @@ namespace {
 // sm_90a code runs on compute capability 9.0 alone (PTX ISA, .target: architecture-specific targets).
 // source_: the kernel file and the namespace of its layout.
 #define LIDX_SM90_ROW(source_, symbol_, arithmetic_, heads_, depth_, tokens_, features_, q_box_rows_, q_pairs_,      \
-                      auto_tokens_,                                                                                 \
-                      shared_, decode_)                                                                              \
+                      auto_tokens_, auto_tokens_most_, shared_, decode_)                                             \
     KernelRow{                                                                                                       \
         .symbol = #symbol_,                                                                                          \
         .source = #source_,                                                                                          \
@@ -68,26 +68,32 @@ namespace {
         .q_head_slots = source_::Tile<heads_>::kHeadSlots != heads_ ? source_::Tile<heads_>::kHeadSlots : 0,         \
         .q_pairs = q_pairs_,                                                                                         \
         .auto_tokens = auto_tokens_,                                                                                 \
+        .auto_tokens_most = auto_tokens_most_,                                                                       \
         .threads = source_::kThreads,                                                                                \
         .shared_bytes = shared_,                                                                                     \
         .shared_bytes_decode = decode_,                                                                              \
     },
 #define LIDX_SM90_FAST_ROW(symbol_, heads_, depth_, tokens_)                                                         \
     LIDX_SM90_ROW(sm90_fast, symbol_, LIDX_ARITHMETIC_SM90_FAST, heads_, depth_, tokens_, kAllFeatures, 64, false,   \
-                  0, sizeof(sm90_fast::Tile<heads_>::Shared), sizeof(sm90_fast::Tile<heads_>::Shared))
+                  0, 0, sizeof(sm90_fast::Tile<heads_>::Shared), sizeof(sm90_fast::Tile<heads_>::Shared))
 // From two blocks of tokens on it is faster than sm90_score; 128 heads are served by nothing else.
 #define LIDX_SM90_WIDE_TILE_ROW(symbol_, heads_, depth_, tokens_, features_)                                         \
     LIDX_SM90_ROW(sm90_wide, symbol_, LIDX_ARITHMETIC_SM90, heads_, depth_, tokens_, features_,                      \
                   sm90_wide::kBlockTokens * 8, true,                                                                 \
-                  heads_ > 64 ? 0 : 2 * sm90_wide::kBlockTokens, sizeof(sm90_wide::Tile<heads_>::Shared),            \
+                  heads_ > 64 ? 0 : 2 * sm90_wide::kBlockTokens, 0, sizeof(sm90_wide::Tile<heads_>::Shared),         \
                   sizeof(sm90_wide::Tile<heads_>::Shared))
 #define LIDX_SM90_WIDE_ROW(symbol_, heads_, depth_, tokens_)                                                         \
     LIDX_SM90_WIDE_TILE_ROW(symbol_, heads_, depth_, tokens_, kAllFeatures)
 #define LIDX_SM90_WIDE_PLAIN_ROW(symbol_, heads_, depth_, tokens_)                                                   \
     LIDX_SM90_WIDE_TILE_ROW(symbol_, heads_, depth_, tokens_, kRowKeys | kSmLimit)
+// Five groups of tokens and six.
+#define LIDX_SM90_PAIR_ROW(symbol_, heads_, depth_, tokens_)                                                         \
+    LIDX_SM90_ROW(sm90_pair, symbol_, LIDX_ARITHMETIC_SM90, heads_, depth_, tokens_, kSmLimit, sm90_pair::kColumns,  \
+                  false, 4 * sm90_pair::Tile<heads_>::kGroupTokens + 1, tokens_,                                     \
+                  sizeof(sm90_pair::Tile<heads_>::Shared), sizeof(sm90_pair::Tile<heads_>::Shared))
 #define LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, features_)                                              \
     LIDX_SM90_ROW(sm90_score, symbol_, LIDX_ARITHMETIC_SM90, heads_, depth_, tokens_, features_,                     \
-                  sm90_score::kColumns, false, 0, sm90_score::kSharedBytes, sm90_score::shared_bytes(1, 1))
+                  sm90_score::kColumns, false, 0, 0, sm90_score::kSharedBytes, sm90_score::shared_bytes(1, 1))
 #define LIDX_SM90_SCORE_ROW(symbol_, heads_, depth_, tokens_)                                                        \
     LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, kAllFeatures)
 #define LIDX_SM90_PLAIN_ROW(symbol_, heads_, depth_, tokens_)                                                        \
@@ -147,6 +153,7 @@ constexpr KernelRow kRows[] = {LIDX_SCORERS(LIDX_ROWS)};
 #undef LIDX_SM90_WIDE_TILE_ROW
 #undef LIDX_SM90_SCORE_ROW
 #undef LIDX_SM90_PLAIN_ROW
+#undef LIDX_SM90_PAIR_ROW
 #undef LIDX_SM90_TILE_ROW
 #undef LIDX_SM90_ROW
 #undef LIDX_SM90_DECODE_ROW

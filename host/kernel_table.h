@@ -52,7 +52,8 @@ struct KernelRow {
     int q_box_rows = 0;      // of the Q tensor map: token-head pairs
     int q_head_slots = 0;    // that a token has in those boxes, where there are more than heads; or 0
     bool q_pairs = false;    // Q boxes are pairs of tokens, the order of heads kernel/sm90_wide_layout.h's
-    int auto_tokens = 0;     // chosen by itself from so many tokens a request on, on average of what may come
+    int auto_tokens = 0;     // chosen by itself from so many tokens a request on, on average of what may come,
+    int auto_tokens_most = 0;   // and up to so many; 0: without a limit
     int threads;
     int shared_bytes;         // dynamic
     int shared_bytes_decode;  // dynamic, the smallest launch; equal: all launches have the same
@@ -126,7 +127,9 @@ constexpr bool runs_on(const KernelRow& row, int compute_capability) {
 }
 
 // Serves nothing that no other source serves on its devices, and does some of it faster: no reason speaks of it.
-constexpr bool is_alternative(const KernelRow& row) { return row.schedule == Schedule::kWarpgroups; }
+constexpr bool is_alternative(const KernelRow& row) {
+    return row.schedule == Schedule::kWarpgroups || row.auto_tokens_most != 0;
+}
 
 // A source's kernels, the rows of one architecture, together serve: "heads 4, 8, ...", "depth a multiple of 64 up to
 // 128", "page_size 0 or a multiple of 16".

@@ -164,7 +164,8 @@ int64_t average_tokens(const lidx_score_desc& desc) {
 // Where no kernel is forced, a kernel that others stand in for takes only what it does faster.
 bool is_preferred(const KernelRow& row, const lidx_score_desc& desc) {
     if (average_tokens(desc) < row.auto_tokens) return false;
-    return !is_alternative(row) ||
+    if (row.auto_tokens_most != 0 && request_tokens(desc) > row.auto_tokens_most) return false;
+    return row.schedule != Schedule::kWarpgroups ||
            sm90_decode::prefers_decode(desc.batch, desc.max_keys, request_tokens(desc),
                                        row.tile_tokens / sm90_decode::kGroups);
 }

@@ -180,9 +180,11 @@ __device__ __forceinline__ void load_item(const ScoreParams& p, const Loader& lo
     const uint32_t buffer = loader.items % T::kQBuffers;
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.q_full[buffer]);
     if (!loader.idle) wait(ptx::cvta_to_shared(&shared.q_empty[buffer]), (loader.items / T::kQBuffers + 1) % 2);
-    if (!T::kAlike && loader.lane < T::kBlockTokens)
-        ptx::st_shared_v2_u32(ptx::cvta_to_shared(&shared.sees[buffer][loader.lane]),
-                              static_cast<uint32_t>(sees.begin), static_cast<uint32_t>(sees.end));
+    if constexpr (!T::kAlike) {
+        if (loader.lane < T::kBlockTokens)
+            ptx::st_shared_v2_u32(ptx::cvta_to_shared(&shared.sees[buffer][loader.lane]),
+                                  static_cast<uint32_t>(sees.begin), static_cast<uint32_t>(sees.end));
+    }
     pad_weights<T>(loader, shared, item);
     ptx::bar_warp_sync(ptx::kFullMask);   // the elected lane's arrival hands over what every lane has stored
     if (ptx::elect_sync(ptx::kFullMask) && !loader.idle) {

@@ -23,6 +23,7 @@
 namespace lidx::sm90_score {
 
 inline constexpr int kTileKeys = 64;      // M of wgmma
+inline constexpr int kColumns = 64;       // N of wgmma in sm90_score and sm90_pair: the token-head pairs of a group
 inline constexpr int kGroups = 4;         // token groups: one per consumer warpgroup
 // Key tiles of a chunk. A few token blocks (more than kGroups decode tokens): 132 CTAs x 32 tiles x 8 KiB = 33 MiB fit
 // the 50 MiB L2 of an H200. Many blocks (prefill): K is read so often that long runs per token block matter more.
@@ -45,12 +46,12 @@ struct RequestWork {
     int32_t blocks;         // token blocks
     int32_t chunk_tiles;
 };
-LIDX_HOST_DEVICE constexpr RequestWork request_work(int32_t tokens, int32_t keys, int group_tokens) {
+// cost: of a unit.
+LIDX_HOST_DEVICE constexpr RequestWork request_work(int32_t tokens, int32_t keys, int block_tokens, int64_t cost) {
     const auto tiles = static_cast<int32_t>(ceil_div(keys, kTileKeys));
-    const auto blocks = static_cast<int32_t>(ceil_div(tokens, kGroups * group_tokens));
+    const auto blocks = static_cast<int32_t>(ceil_div(tokens, block_tokens));
     const int32_t chunk = blocks <= 1 ? tiles : blocks < kManyBlocks ? kChunkTilesFew : kChunkTilesMany;
-    return {int64_t{tiles} * blocks, unit_cost(groups_of(tokens, group_tokens)), tiles, blocks,
-            chunk < tiles ? chunk : tiles};
+    return {int64_t{tiles} * blocks, cost, tiles, blocks, chunk < tiles ? chunk : tiles};
 }
 
 // The run of units from `unit` on that has one token block and consecutive key tiles.

@@ -41,6 +41,7 @@
 #include "kernel/problem.h"
 #include "kernel/schedule.h"
 #include "kernel/score_cells.cuh"
+#include "kernel/sm90_group.cuh"
 #include "kernel/sm90_item.cuh"
 #include "kernel/sm90_loader.cuh"
 #include "kernel/sm90_score_layout.h"
@@ -86,20 +87,7 @@ struct Consumer {
 // D = K Q^T of the tile at a ring position.
 template <class T>
 __device__ __forceinline__ void multiply(const Consumer& self, uint32_t ring, float (&d)[kColumns / 2]) {
-    const uint64_t k = self.k_descriptor + stage_at<T>(ring).index * (kTileKeys * kDepth / 16);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < kDepth / kMmaK; ++step)
-        ptx::wgmma_mma_async_m64n64k32_f32_e4m3_e4m3(d, smem_descriptor_advance(k, step * kMmaK),
-                                                     smem_descriptor_advance(self.q_descriptor, step * kMmaK),
-                                                     step > 0);
-    ptx::wgmma_commit_group();
-}
-
-// The compiler may not move reads of the accumulators above the wait that precedes this.
-__device__ __forceinline__ void pin(float (&d)[kColumns / 2]) {
-#pragma unroll
-    for (float& x : d) asm volatile("" : "+f"(x));
+    multiply_group(self.k_descriptor + stage_at<T>(ring).index * (kTileKeys * kDepth / 16), self.q_descriptor, d);
 }
 
 // The warp's reads of the stage, k_scale and live words included, are done before lane 0 says so for all.
@@ -108,28 +96,6 @@ __device__ __forceinline__ void release(const Consumer& self, Shared& shared, ui
     ptx::bar_warp_sync(ptx::kFullMask);
     if (self.lane == 0)
         ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.k_empty[stage_at<T>(ring).index]), self.step);
-}
-
-// This lane's part of the head sums: sum[2 * token + half], rows lane / 4 + 8 * half of the warp.
-template <class T>
-__device__ __forceinline__ void reduce(const Consumer& self, const float (&d)[kColumns / 2],
-                                       float (&sum)[2 * T::kGroupTokens]) {
-    constexpr int kBlocks = T::kHeadSlots / 8;
-#pragma unroll
-    for (int token = 0; token < T::kGroupTokens; ++token) {
-        sum[2 * token] = sum[2 * token + 1] = 0.0f;
-#pragma unroll
-        for (int j = token * kBlocks; j < (token + 1) * kBlocks; ++j) {
-#pragma unroll
-            for (int e = 0; e < 2; ++e) {
-#pragma unroll
-                for (int half = 0; half < 2; ++half)
-                    sum[2 * token + half] = ptx::fma_rn_f32(
-                        self.weights[2 * j + e], ptx::max_nan_f32(d[4 * j + 2 * half + e], 0.0f),
-                        sum[2 * token + half]);
-            }
-        }
-    }
 }
 
 // A key of a tile, as its score needs it.
@@ -224,7 +190,7 @@ __device__ __forceinline__ void stretch(const ScoreParams& p, const Consumer& se
         else ptx::wgmma_wait_group<0>();
         pin(a);
         release<T>(self, shared, ring_a);
-        reduce<T>(self, a, sum_a);
+        reduce<T>(self.weights, a, sum_a);
         if (T::kGroupTokens > 1) store_tokens<T>(p, self, shared, key_a, sum_a);
         if (two) {
             if (!last) {
@@ -236,7 +202,7 @@ __device__ __forceinline__ void stretch(const ScoreParams& p, const Consumer& se
             }
             pin(b);
             release<T>(self, shared, ring_b);
-            reduce<T>(self, b, sum_b);
+            reduce<T>(self.weights, b, sum_b);
         }
         if (T::kGroupTokens == 1)
             store<T>(p, self.plain, self.row, self.sees, key_a,
@@ -295,11 +261,8 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared
             int32_t tile_key = item_key + static_cast<int32_t>(first) * kTileKeys;
             self.q_descriptor = wgmma_descriptor_k_major_128b(
                 ptx::cvta_to_shared(shared.q[0]).value + (buffer * buffer_groups + group) * (kColumns * kDepth));
-            const ptx::SharedAddr scales =
-                ptx::cvta_to_shared(&shared.q_scale[buffer][group * kColumns + 2 * self.quad()]);
-#pragma unroll
-            for (uint32_t j = 0; j < kColumns / 8; ++j)
-                ptx::ld_shared_v2_f32(self.weights[2 * j], self.weights[2 * j + 1], scales + j * 32);
+            load_group_weights(ptx::cvta_to_shared(&shared.q_scale[buffer][group * kColumns + 2 * self.quad()]),
+                               self.weights);
             const int32_t group_token = static_cast<int32_t>(group) * T::kGroupTokens;
             self.token = group_token + (T::kGroupTokens > 1 ? static_cast<int32_t>(self.quad()) % 2 : 0);
             self.tokens = tokens;

@@ -11,7 +11,6 @@
 
 namespace lidx::sm90_score {
 
-inline constexpr int kColumns = 64;              // N of wgmma: the token-head pairs of a group
 inline constexpr int kWarps = 4 * (kGroups + 1);                 // four consumer warpgroups, one that loads
 inline constexpr int kThreads = 32 * kWarps;
 inline constexpr int kConsumerWarps = 4 * kGroups;

@@ -37,7 +37,7 @@ __device__ __forceinline__ int64_t inclusive_scan(int64_t value, uint32_t lane) 
 template <class T>
 __device__ __forceinline__ RequestWork load_work(const ScoreParams& p, int32_t request) {
     const RequestSpan span = request_span(p.view, request);
-    return request_work(span.tokens, span.keys, T::kGroupTokens);
+    return request_work(span.tokens, span.keys, T::kBlockTokens, T::tile_cost(span.tokens));
 }
 
 // Token blocks differ: in the keys that their rows see, or in the columns that are filled.

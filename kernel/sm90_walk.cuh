@@ -93,7 +93,8 @@ __device__ __forceinline__ void load_requests(const ScoreParams& p, Loader& load
         if (mine < p.view.batch) span = request_span(p.view, mine);
         uint32_t busy = ptx::vote_sync_ballot(span.tokens > 0 && span.keys > 0, ptx::kFullMask);
         if (!shared_out) {   // no more requests than lanes: this warp alone finds where the share begins
-            const RequestWork work = request_work(span.tokens, span.keys, T::kGroupTokens);
+            const RequestWork work =
+                request_work(span.tokens, span.keys, T::kBlockTokens, T::tile_cost(span.tokens));
             const int64_t through = inclusive_scan(work.units * work.cost, loader.lane);
             const int64_t total = shfl_idx(through, 31);
             const int64_t begin = share_begin(total, ptx::ctaid_x(), ptx::nctaid_x());
@@ -117,7 +118,8 @@ __device__ __forceinline__ void load_requests(const ScoreParams& p, Loader& load
                 static_cast<int32_t>(ptx::shfl_sync_idx(static_cast<uint32_t>(span.keys), from, ptx::kFullMask));
             while (true) {
                 // What follows from tokens and keys is worked out again for each run: the registers are few.
-                const RequestWork work = request_work(hidden(tokens), keys, T::kGroupTokens);
+                const int32_t of = hidden(tokens);
+                const RequestWork work = request_work(of, keys, T::kBlockTokens, T::tile_cost(of));
                 const int64_t share_end = ceil_div(cost_end, work.cost);
                 const int64_t rest_units = (share_end < work.units ? share_end : work.units) - unit;
                 if (rest_units <= 0) {

@@ -12,6 +12,7 @@
     X(SM90_WIDE)        \
     X(SM90_WIDE_PLAIN)  \
     X(SM90_DECODE)      \
+    X(SM90_PAIR)        \
     X(SM90_SCORE)       \
     X(SM90_PLAIN)       \
     X(GENERIC_SCORE)
@@ -69,6 +70,12 @@
 #define LIDX_SM90_PLAIN_VARIANTS(X)      \
     X(sm90_score_h64_plain, 64, 128, 4)  \
     X(sm90_score_h32_plain, 32, 128, 8)
+
+// The same for plain work of five and six tokens per request, nine to twelve with 32 heads. X(symbol, heads, depth,
+// tokens): query tokens per block, up to two groups to each of three warpgroups. The same bits.
+#define LIDX_SM90_PAIR_VARIANTS(X)  \
+    X(sm90_pair_h64, 64, 128, 6)    \
+    X(sm90_pair_h32, 32, 128, 12)
 
 // The same for plain work of few tokens per request (decode). X(symbol, heads, depth, tokens): query tokens that share
 // one read of K. The same bits.

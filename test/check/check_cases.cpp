@@ -420,6 +420,16 @@ std::vector<Case> covering_cases() {
             "sm90_score_h32_plain/h32/d128/t5/b3/n1100/p128/block-split/pad0/gap0/normal/bad-pages/check/guard/s1114",
             "sm90_score_h32_plain/h32/d128/t17/b2/n2600/p0/contiguous/pad0/gap0/codes/slack/nocheck/guard/s1115",
             "sm90_score_h32_plain/h32/d128/t6/b40/n300/p48/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1116",
+            // Up to six groups for three warpgroups: one to six, an odd token of 32 heads, chunks of keys under two
+            // blocks, items whose groups change, more requests than threads.
+            "sm90_pair_h64/h64/d128/t9/b1/n2600/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1151",
+            "sm90_pair_h64/h64/d128/t6/b3/n1100/p16/block-split/pad16/gap1/normal/ragged/nocheck/guard/s1152",
+            "sm90_pair_h64/h64/d128/t5/b2/n2100/p128/split-pool/pad0/gap0/normal/bad-pages/check/guard/s1153",
+            "sm90_pair_h64/h64/d128/t6/b40/n300/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1154",
+            "sm90_pair_h64/h64/d128/t2/b600/n70/p48/split-pool/pad0/gap0/special/lengths/check/tight/s1155",
+            "sm90_pair_h32/h32/d128/t17/b2/n600/p0/contiguous/pad0/gap0/codes/slack/nocheck/guard/s1156",
+            "sm90_pair_h32/h32/d128/t12/b3/n1100/p256/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1157",
+            "sm90_pair_h32/h32/d128/t9/b7/n700/p16/split-pool/pad16/gap3/special/bad-pages/check/tight/s1158",
             // Four heads: a token's columns are half zeros; one to four groups of eight tokens, the last with gaps.
             "sm90_score_h4/h4/d128/t33/b1/n2600/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1140",
             "sm90_score_h4/h4/d128/t7/b3/n501/p16/split-pool/pad16/gap1/normal/ragged/check/guard/s1141",
@@ -482,6 +492,8 @@ std::vector<Case> covering_cases() {
             "sm100_score_h4/h4/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1309",
             "sm90_score_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1304",
             "sm90_score_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1305",
+            "sm90_pair_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1312",
+            "sm90_pair_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1313",
             "sm90_decode_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1310",
             "sm90_decode_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1311",
             "sm90_wide_h64_plain/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1310",
@@ -497,6 +509,7 @@ std::vector<Case> long_cases() {
     uint32_t seed = 100000;
     constexpr Shape shapes[] = {{"sm90_score_h64", 64, 128},     {"sm90_score_h32", 32, 128},
                                 {"sm90_score_h64_plain", 64, 128}, {"sm90_score_h32_plain", 32, 128},
+                                {"sm90_pair_h64", 64, 128},      {"sm90_pair_h32", 32, 128},
                                 {"sm90_decode_h64", 64, 128},    {"sm90_decode_h32", 32, 128},
                                 {"sm90_wide_h64_plain", 64, 128}, {"sm90_wide_h32", 32, 128},
                                 {"sm100_score_h64", 64, 128},    {"sm100_score_h32", 32, 128},
@@ -534,6 +547,8 @@ std::vector<Case> long_cases() {
         "sm90_score_h32/h32/d128/t8/b1/n150000/p0/contiguous/pad0/gap0/lattice/plain/nocheck/guard/s1202",
         "sm90_score_h64_plain/h64/d128/t4/b1/n150000/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1203",
         "sm90_score_h32_plain/h32/d128/t8/b1/n150000/p0/contiguous/pad0/gap0/lattice/plain/nocheck/guard/s1204",
+        "sm90_pair_h64/h64/d128/t6/b1/n150000/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1207",
+        "sm90_pair_h32/h32/d128/t12/b1/n150000/p0/contiguous/pad0/gap0/lattice/plain/nocheck/guard/s1208",
         "sm90_decode_h64/h64/d128/t1/b3/n550000/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1205",
         "sm90_decode_h32/h32/d128/t8/b1/n150000/p0/contiguous/pad0/gap0/lattice/plain/nocheck/guard/s1206",
     });
@@ -568,6 +583,8 @@ std::vector<Case> seed_cases() {
             "sm90_score_h32/h32/d128/t10/b1/n723/p0/contiguous/pad0/gap2/special/plain/nocheck/guard/s2105",
             "sm90_score_h64_plain/h64/d128/t5/b20/n450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2109",
             "sm90_score_h32_plain/h32/d128/t3/b20/n1450/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2110",
+            "sm90_pair_h64/h64/d128/t6/b12/n450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2115",
+            "sm90_pair_h32/h32/d128/t11/b3/n700/p16/split-pool/pad16/gap1/normal/bad-pages/check/guard/s2116",
             "sm90_fast_h64/h64/d128/t14/b2/n700/p64/block-split/pad0/gap0/normal/ragged/nocheck/guard/s2201",
             "sm90_fast_h64/h64/d128/t6/b6/n450/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2202/causal",
             "sm90_fast_h32/h32/d128/t26/b2/n300/p32/split-pool/pad0/gap0/lattice/slack/check/tight/s2203/window,fill9",
@@ -668,7 +685,7 @@ std::string missing_coverage(const std::vector<Case>& cases) {
     auto want = [&](int part, const std::string& value) { wanted.push_back(std::to_string(part) + "=" + value); };
     for (const char* kernel : {"auto", "sm90_score_h64", "sm90_score_h32", "sm90_score_h64_plain",
                                "sm90_score_h32_plain", "sm90_fast_h64", "sm90_fast_h32", "sm90_decode_h64",
-                               "sm90_decode_h32", "generic_score"})
+                               "sm90_decode_h32", "sm90_pair_h64", "sm90_pair_h32", "generic_score"})
         want(0, kernel);
     for (const Shape& shape : kTensorShapes)
         wanted.push_back(std::string(shape.kernel) + "/d" + std::to_string(shape.depth));

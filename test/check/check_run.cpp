@@ -18,6 +18,7 @@
 #include "check_model.h"
 #include "check_upload.h"
 #include "kernel/sm90_fast_layout.h"
+#include "kernel/sm90_pair_layout.h"
 #include "kernel/sm90_schedule.h"
 #include "kernel/sm90_wide_layout.h"
 #include "ref/bf16.h"
@@ -74,6 +75,11 @@ std::string expected_symbol(const Machine& machine, const Inputs& in) {
             if (groups <= 1 || (groups <= 4 && in.c.batch * in.max_keys * (groups - 1) <= 2097152))
                 return "sm90_decode_h" + std::to_string(heads);
         }
+        // Five and six groups: of a token of 64 heads, of two of 32.
+        const int64_t tokens = std::min(in.max_tokens, in.max_rows);
+        if (heads >= 32 && is_plain(in, false) && ceil_div(tokens * heads, 64) <= 6 &&
+            std::min<int64_t>(tokens, in.max_rows / std::max(in.c.batch, 1)) * heads > 256)
+            return "sm90_pair_h" + std::to_string(heads);
         return "sm90_score_h" + std::to_string(heads) + (heads >= 32 && is_plain(in, false) ? "_plain" : "");
     }
     if (machine.compute_capability / 10 != 10) return "";
@@ -93,6 +99,7 @@ std::string expected_symbol(const Machine& machine, const Inputs& in) {
 }
 
 bool is_sm90(const std::string& symbol) { return symbol.rfind("sm90_", 0) == 0; }
+bool is_sm90_pair(const std::string& symbol) { return symbol.rfind("sm90_pair", 0) == 0; }
 bool is_sm90_decode(const std::string& symbol) { return symbol.rfind("sm90_decode", 0) == 0; }
 bool is_sm90_wide(const std::string& symbol) { return symbol.rfind("sm90_wide", 0) == 0; }
 bool is_sm90_fast(const std::string& symbol) { return symbol.rfind("sm90_fast", 0) == 0; }
@@ -269,17 +276,21 @@ Sm90Counts sm90_decode_counts(const Inputs& in) {
     return counts;
 }
 
-// What the persistent CTAs of an sm90_score kernel load and multiply: each token block reads each key tile once, and a
-// warpgroup per group of 64 columns multiplies it, four warps in four steps. Q comes once for each run of tiles
-// (weights do not come by TMA); where the runs end depends on the shares, which the kernel's own schedule gives.
-Sm90Counts sm90_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots) {
+// What the persistent CTAs of an sm90_score or sm90_pair kernel load and multiply: each token block reads each key tile
+// once, and a warpgroup per group of 64 columns multiplies it, four warps in four steps. Q comes once for each run of
+// tiles (weights do not come by TMA); where the runs end depends on the shares, which the kernel's own schedule gives.
+// groups_of, unit_cost: the kernel's own.
+template <class Groups, class Cost>
+Sm90Counts sm90_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots, Groups groups_of,
+                       Cost unit_cost) {
     namespace s = lidx::sm90_score;
     Sm90Counts counts;
-    const int group_tokens = out.tile_tokens / s::kGroups;
+    const int group_tokens = std::min(64 / in.c.heads, 8);
     std::vector<s::RequestWork> works;
     int64_t total = 0;
     for (const Request& r : in.requests) {
-        works.push_back(s::request_work(r.tokens, r.keys, group_tokens));
+        works.push_back(
+            s::request_work(r.tokens, r.keys, out.tile_tokens, unit_cost(groups_of(r.tokens, group_tokens))));
         total += works.back().units * works.back().cost;
         const int64_t tiles = ceil_div(r.keys, 64);
         counts.wgmma += 16 * tiles * ceil_div(r.tokens, group_tokens);
@@ -299,7 +310,7 @@ Sm90Counts sm90_counts(const Inputs& in, const Outcome& out, int64_t boxes, int6
                 const s::Run run = s::run_at(work, unit);
                 const int64_t tokens =
                     std::min<int64_t>(out.tile_tokens, in.requests[b].tokens - int64_t{run.block} * out.tile_tokens);
-                const int64_t groups = s::groups_of(tokens, group_tokens);
+                const int64_t groups = groups_of(tokens, group_tokens);
                 counts.loads += groups;
                 counts.bytes += groups * 64 * 128;
                 unit += run.tiles;
@@ -341,7 +352,11 @@ std::string compare_counts(const Inputs& in, const Outcome& out, int64_t slices,
         const Sm90Counts counts = is_sm90_wide(out.symbol)     ? sm90_wide_counts(in, out, boxes, box_slots)
                                   : is_sm90_fast(out.symbol)   ? sm90_fast_counts(in, out, boxes, box_slots)
                                   : is_sm90_decode(out.symbol) ? sm90_decode_counts(in)
-                                                               : sm90_counts(in, out, boxes, box_slots);
+                                  : is_sm90_pair(out.symbol)
+                                      ? sm90_counts(in, out, boxes, box_slots, lidx::sm90_pair::groups_of,
+                                                    lidx::sm90_pair::unit_cost)
+                                      : sm90_counts(in, out, boxes, box_slots, lidx::sm90_score::groups_of,
+                                                    lidx::sm90_score::unit_cost);
         wgmma = counts.wgmma;
         loads = counts.loads;
         bytes = counts.bytes;

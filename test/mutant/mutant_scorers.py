@@ -85,12 +85,24 @@ LAST_ITEM = {
     ("a release counts one more", (LAST,)): "nobody waits for the phase behind that of the last item",
     ("what an item is is not said", (LAST, "st_shared_v4_u32(to + 16, ")): "it has no keys and no columns to fill",
 }
+LAST_ITEM_OF_PLAIN = {name: why for name, why in LAST_ITEM.items() if name[0] not in (
+    "what a row sees is not said", "the warp does not meet before one lane releases for it",
+    "a release that releases nothing", "what an item is is not said")}
 # Of sm90_wide and sm90_fast, whose items have a warp of their own.
 ITEM_WARP = {
     **LAST_ITEM,
     ("where the share begins is not said", 0): "a share without work has no tokens, whatever its cost",
     ("what an item is is not said", 5): "a share without work has no tokens, whatever its last rows are",
     ("weights of no token are not zeros, or weights are not stored", 0): "rows that do not exist are not stored",
+}
+
+RECTANGLES = {
+    # load_requests() makes runs of one tile or more (run_at, and `rest_units` behind it); only the item behind the
+    # last and those of blocks, each inlined apart, come without.
+    (kind, ("load_requests<T>(p, loader, shared);", "  ptx::mbarrier_arrive(full);")):
+        "a rectangle has tiles, so none of its items comes without Q"
+    for kind in ("a release is missing", "a release that releases nothing", "a release counts one more",
+                 "a release to another mbarrier")
 }
 
 SM90 = {
@@ -128,16 +140,37 @@ SM90 = {
         **{("the warp does not meet before one lane releases for it", place): "it met behind all lanes' reads of it"
            for place in range(2, 24, 2)},
     },
-    "unreached": {
-        # load_requests() makes runs of one tile or more (run_at, and `rest_units` behind it); only the item behind the
-        # last and those of blocks, each inlined apart, come without.
-        (kind, ("load_requests<T>(p, loader, shared);", "  ptx::mbarrier_arrive(full);")):
-            "a rectangle has tiles, so none of its items comes without Q"
-        for kind in ("a release is missing", "a release that releases nothing", "a release counts one more",
-                     "a release to another mbarrier")
-    },
+    "unreached": RECTANGLES,
 }
 
+
+SM90_PAIR = {
+    "program": "check",
+    # 1 to 6 tokens and 0 to 450 keys a request, warpgroups with two groups, one, none; rounds of the ring, items whose
+    # groups change; tiles of 2, 4 and 1 boxes; more requests than lanes.
+    "kernels": {"sm90_pair_h64": [
+        "h64/d128/t6/b9/n450/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2107",
+        "h64/d128/t6/b2/n2500/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5",
+        "h64/d128/t6/b40/n100/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2108"]},
+    "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
+    "few": 1,
+    "mutants": HANDED_OVER + [kind for kind in WGMMA if kind.what != "what a row sees is not said"] + [WARP_MEETS],
+    "equivalent": {
+        **INITIALISATION,
+        **LAST_ITEM_OF_PLAIN,
+        ("a wait that acquires nothing", ("                arrived<T>(shared, ring);",)):
+            "a warpgroup without a group reads nothing of the tile",
+        # The second MMA of a stretch of four tiles, and of one: the fence before the first was behind the last access
+        # of both accumulators. By number: source lines do not tell the tiles of an unrolled stretch apart.
+        **{("wgmma.fence is missing", place): "no register of its MMA was accessed since the fence before"
+           for place in (1, 9)},
+        ("the warp does not meet before one lane releases for it", ("the elected lane's arrival hands over",)):
+            "with 64 heads no lane stores: rows see alike, and no weights fill up a group",
+        ("the warp does not meet before one lane releases for it", ("        ptx::bar_warp_sync(ptx::kFullMask);",)):
+            "it met at the release of the item's last tile, behind all that its lanes read of the item",
+    },
+    "unreached": RECTANGLES,
+}
 
 SM90_DECODE = {
     "program": "check",
@@ -261,5 +294,5 @@ GENERIC = {
     "equivalent": {},
 }
 
-TABLES = {"sm100": SM100, "sm90": SM90, "sm90_decode": SM90_DECODE, "sm90_wide": SM90_WIDE, "sm90_fast": SM90_FAST,
-          "generic": GENERIC}
+TABLES = {"sm100": SM100, "sm90": SM90, "sm90_pair": SM90_PAIR, "sm90_decode": SM90_DECODE, "sm90_wide": SM90_WIDE,
+          "sm90_fast": SM90_FAST, "generic": GENERIC}

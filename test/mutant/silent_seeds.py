@@ -44,6 +44,7 @@ CASES = {
     **{f"sm90_score_h{h}": (CHECK, HOPPER, [f"h{h}/d128/t{t}/{SCORE}/causal"])
        for h, t in ((64, 5), (32, 9), (16, 17), (8, 33), (4, 33))},
     **{f"sm90_score_h{h}_plain": (CHECK, HOPPER, [f"h{h}/d128/t{t}/{SCORE}"]) for h, t in ((64, 5), (32, 9))},
+    **{f"sm90_pair_h{h}": (CHECK, HOPPER, [f"h{h}/d128/t{t}/{SCORE}"]) for h, t in ((64, 6), (32, 12))},
     **{f"sm90_decode_h{h}": (CHECK, HOPPER, [f"h{h}/d128/t{t}/{DECODE}"]) for h, t in ((64, 5), (32, 9))},
     **{f"sm90_wide_h{h}": (CHECK, HOPPER, [f"h{h}/d128/{WIDE},fill9"]) for h in (128, 64, 32)},
     **{f"sm90_wide_h{h}_plain": (CHECK, HOPPER, [f"h{h}/d128/{WIDE}"]) for h in (64, 32)},

@@ -479,6 +479,7 @@ class EndToEnd(Command):
         symbols = [kernel["symbol"] for kernel in listed["kernels"]]
         for symbol in ("sm100_score_h64", "sm100_score_h32", "sm100_score_h32_t3", "sm100_score_h4_t16",
                        "sm90_score_h64", "sm90_score_h32", "sm90_score_h64_plain", "sm90_decode_h64", "sm90_decode_h32",
+                       "sm90_pair_h64", "sm90_pair_h32",
                        "generic_score"):
             self.assertIn(symbol, symbols)
             self.assertIn(symbol, text)

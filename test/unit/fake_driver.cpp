@@ -158,7 +158,7 @@ CUresult CUDAAPI cuModuleUnload(CUmodule) {
 }
 CUresult CUDAAPI cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
     ENTER(cuModuleGetFunction);
-    require_room(state.function_count, 64, "functions");
+    require_room(state.function_count, 80, "functions");
     FakeFunction& entry = state.functions[state.function_count++];
     std::snprintf(entry.name, sizeof(entry.name), "%s", name);
     entry.module = module;

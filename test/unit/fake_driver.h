@@ -67,7 +67,7 @@ struct FakeState {
     int retains;             // of the primary context, releases subtracted
     int modules_loaded;      // unloads subtracted
     const void* images[64];  // given to cuModuleLoadData
-    FakeFunction functions[64];
+    FakeFunction functions[80];
     int function_count;
     FakeTensorMap maps[64];
     int map_count;

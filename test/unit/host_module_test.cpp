@@ -59,7 +59,7 @@ TEST_CASE("module: a device gets the modules it can run, and shared memory is se
     const lidx::Driver driver = fake_table();
     const struct {
         int capability, modules, functions, topk, topk_clusters;
-    } cases[] = {{100, 4, 17, 10, 6}, {103, 4, 17, 10, 6}, {90, 7, 17, 10, 6}, {80, 1, 1, 2, 0}, {120, 3, 1, 10, 0}};
+    } cases[] = {{100, 4, 17, 10, 6}, {103, 4, 17, 10, 6}, {90, 8, 19, 10, 6}, {80, 1, 1, 2, 0}, {120, 3, 1, 10, 0}};
     for (const auto& row : cases) {
         CAPTURE(row.capability);
         fake_reset();

@@ -174,7 +174,10 @@ TEST_CASE("plan: decode has a kernel of its own on compute capability 9.0") {
         desc.max_keys = desc.score_stride = row.keys;
         desc.block_table_stride = row.keys / 64 + 1;
         const std::string name = row.heads == 64 ? "h64" : "h32";
-        CHECK(chosen(desc, kH200) == (row.decode ? "sm90_decode_" + name : "sm90_score_" + name + "_plain"));
+        const bool pair = row.tokens * row.heads > 256;   // five groups
+        CHECK(chosen(desc, kH200) == (row.decode ? "sm90_decode_" + name
+                                      : pair     ? "sm90_pair_" + name
+                                                 : "sm90_score_" + name + "_plain"));
         CHECK(lidx::choose_kernel(desc, kH200).reason.empty());
         desc.flags = LIDX_FLAG_CAUSAL;   // not plain work
         CHECK(chosen(desc, kH200) == "sm90_score_" + name);
@@ -198,6 +201,44 @@ TEST_CASE("plan: decode has a kernel of its own on compute capability 9.0") {
     desc.kernel = "sm90_decode_h64";
     CHECK(contains(lidx::choose_kernel(desc, kH200).reason,
                    "it needs batch * key tiles * token tiles up to 2147483647"));
+}
+
+// By hand: a group is one token of 64 heads or two of 32; five and six, on average of what may come and at most.
+TEST_CASE("plan: plain work of five and six groups of tokens has a kernel of its own on compute capability 9.0") {
+    const struct {
+        int heads, tokens, rows;
+        bool pair;
+    } cases[] = {
+        {64, 4, 8, false},  {64, 5, 10, true},   {64, 6, 12, true},   {64, 7, 14, false}, {64, 6, 10, true},
+        {64, 6, 9, false},  {64, 1000, 6, false}, {32, 8, 16, false}, {32, 9, 18, true},  {32, 12, 24, true},
+        {32, 13, 26, false}, {32, 12, 18, true}, {32, 12, 17, false}, {16, 20, 40, false}, {128, 5, 10, false},
+    };
+    for (const auto& row : cases) {
+        CAPTURE(row.heads, row.tokens, row.rows);
+        lidx_score_desc desc = score_desc();
+        desc.batch = 2;
+        desc.heads = row.heads;
+        desc.max_tokens = row.tokens;
+        desc.max_rows = row.rows;
+        CHECK(contains(chosen(desc, kH200), "sm90_pair") == row.pair);
+        if (!row.pair) continue;
+        const std::string name = row.heads == 64 ? "h64" : "h32";
+        CHECK(chosen(desc, kH200) == "sm90_pair_" + name);
+        CHECK(lidx::choose_kernel(desc, kH200).reason.empty());
+        const lidx_plan plan = lidx::make_plan(desc, kH200);
+        // 1024 keys are 16 tiles of 64. K 12 or 8 times 8192, Q 12 * 8192, weights 3072, k_scale and live words 264 a
+        // stage, items 64, start 48, costs 128, 28 or 20 mbarriers; up to the next 1024.
+        CHECK(plan.grid[0] == 32);
+        CHECK(plan.block[0] == 512);
+        CHECK(plan.shared_bytes == (row.heads == 64 ? 203776 : 169984));
+        desc.score_type = LIDX_BF16;   // not plain work
+        CHECK(chosen(desc, kH200) == "sm90_score_" + name);
+        desc = score_desc();
+        desc.heads = row.heads;
+        desc.kernel = row.heads == 64 ? "sm90_pair_h64" : "sm90_pair_h32";   // forced: any number of tokens
+        desc.max_tokens = 1;
+        CHECK(chosen(desc, kH200) == desc.kernel);
+    }
 }
 
 TEST_CASE("plan: decode launches two CTAs per multiprocessor, with as many warpgroups as there are tiles for") {
@@ -277,7 +318,7 @@ TEST_CASE("plan: a kernel can be forced") {
     CHECK(contains(unknown.reason, "there are sm100_score_{h64, h64_t1, h128, h32, h32_t3, h32_t2, h32_t1, h16, "
                                    "h16_t4, h16_t2, h8, h8_t8, h8_t4, h4, h4_t16, h4_t8}, sm90_fast_{h64, h32}, "
                                    "sm90_wide_{h128, h64, h32, h64_plain, h32_plain}, "
-                                   "sm90_decode_{h64, h32}, sm90_score_{h64, h32, h16, h8, h4, "
+                                   "sm90_decode_{h64, h32}, sm90_pair_{h64, h32}, sm90_score_{h64, h32, h16, h8, h4, "
                                    "h64_plain, h32_plain}, generic_score"));
     CHECK(unknown.reason.size() < sizeof(lidx_support::reason));
 }
@@ -575,6 +616,8 @@ TEST_CASE("plan: a kernel serves what its row names, and says what it does not")
         CHECK(chosen(desc, kH200) == (row.feature == lidx::kSmLimit ? "sm90_decode_h64" : "sm90_score_h64"));
         desc.max_tokens = desc.max_rows = 5;
         CHECK(chosen(desc, kH200) == (row.feature == lidx::kSmLimit ? "sm90_score_h64_plain" : "sm90_score_h64"));
+        desc.max_rows = 5 * desc.batch;
+        CHECK(chosen(desc, kH200) == (row.feature == lidx::kSmLimit ? "sm90_pair_h64" : "sm90_score_h64"));
     }
     lidx_score_desc desc = score_desc();   // what every kernel serves
     desc.row_map = LIDX_ROWS_FIXED;
@@ -619,7 +662,7 @@ TEST_CASE("plan: the table's rows agree with their launch sizes") {
         CAPTURE(row.symbol);
         CHECK(std::string(row.symbol).rfind(row.source, 0) == 0);
         const bool three_warpgroups = row.schedule == lidx::Schedule::kWarpgroups || row.q_pairs ||
-                                      row.arithmetic == LIDX_ARITHMETIC_SM90_FAST;
+                                      row.auto_tokens_most != 0 || row.arithmetic == LIDX_ARITHMETIC_SM90_FAST;
         CHECK(row.threads == (row.schedule == lidx::Schedule::kTiles ? 128 : three_warpgroups ? 512 : 640));
         CHECK(row.q_box_rows <= 256);  // cuTensorMapEncodeTiled: boxDim
         CHECK((row.q_box_rows > 0) == (row.operands == lidx::Operands::kTensorMaps));

@@ -15,6 +15,7 @@
 #include "kernel/schedule.h"
 #include "kernel/sm100_score_layout.h"
 #include "kernel/sm90_decode_layout.h"
+#include "kernel/sm90_pair_layout.h"
 #include "kernel/sm90_score_layout.h"
 #include "kernel/smem_descriptor.h"
 #include "kernel/variants.h"
@@ -389,6 +390,32 @@ TEST_CASE("SM90 layout: sizes, offsets, and the rows of the variant table") {
 #undef CHECK_ROW
 }
 
+TEST_CASE("SM90 pair layout: sizes, offsets, groups, and the rows of the variant table") {
+    using T64 = sm90_pair::Tile<64>;
+    using T32 = sm90_pair::Tile<32>;
+    // K 12 * 8192 or 8 * 8192, Q 12 * 8192, weights 12 * 256.
+    CHECK(offsetof(T64::Shared, q) == 98304);
+    CHECK(offsetof(T64::Shared, q_scale) == 98304 + 98304);
+    CHECK(offsetof(T64::Shared, k_scale) == 98304 + 98304 + 3072);
+    CHECK(offsetof(T32::Shared, q) == 65536);
+    CHECK(offsetof(T64::Shared, k_full) % 8 == 0);
+    CHECK(3 * sm90_pair::kConsumerRegisters + sm90_pair::kProducerRegisters <= 4 * 128);
+    CHECK(sm90_pair::groups_of(0, 1) == 0);
+    CHECK(sm90_pair::groups_of(5, 1) == 5);
+    CHECK(sm90_pair::groups_of(7, 1) == 6);
+    CHECK(sm90_pair::groups_of(1, 2) == 1);
+    CHECK(sm90_pair::groups_of(9, 2) == 5);
+    CHECK(sm90_pair::groups_of(11, 2) == 6);
+    CHECK(sm90_pair::groups_of(1000, 2) == 6);
+    CHECK(T32::padded_tokens(9) == 10);
+    CHECK(T64::padded_tokens(5) == 5);
+#define CHECK_ROW(symbol, heads, depth, tokens)             \
+    CHECK(sm90_pair::Tile<heads>::kBlockTokens == tokens); \
+    CHECK(depth == sm90_pair::kDepth);
+    LIDX_SM90_PAIR_VARIANTS(CHECK_ROW)
+#undef CHECK_ROW
+}
+
 TEST_CASE("SM90 schedule: groups, chunks and runs by hand") {
     using namespace sm90_score;
     CHECK(groups_of(1, 1) == 1);
@@ -398,7 +425,8 @@ TEST_CASE("SM90 schedule: groups, chunks and runs by hand") {
     CHECK(groups_of(2, 2) == 1);
     CHECK(groups_of(5, 2) == 4);
     // 9 tokens of 64 heads are 3 blocks; 2600 keys are 41 tiles: a chunk of 32, then one of 9.
-    const RequestWork work = request_work(9, 2600, 1);
+    const RequestWork work = request_work(9, 2600, 4, 7);
+    CHECK(work.cost == 7);
     CHECK(work.blocks == 3);
     CHECK(work.tiles == 41);
     CHECK(work.units == 123);
@@ -414,11 +442,11 @@ TEST_CASE("SM90 schedule: groups, chunks and runs by hand") {
         CHECK(run.tile == row.tile);
         CHECK(run.tiles == row.tiles);
     }
-    const Run decode = run_at(request_work(4, 640, 1), 3);
+    const Run decode = run_at(request_work(4, 640, 4, 7), 3);
     CHECK(decode.tile == 3);
     CHECK(decode.tiles == 7);
-    CHECK(request_work(5, 0, 1).units == 0);
-    CHECK(request_work(0, 5, 1).units == 0);
+    CHECK(request_work(5, 0, 4, 7).units == 0);
+    CHECK(request_work(0, 5, 4, 4).units == 0);
 }
 
 // Shares of CTAs, in whole units, as the kernel cuts them: unit i begins at cost * i; it belongs to the share that its
@@ -427,7 +455,7 @@ TEST_CASE("SM90 schedule: every unit has one CTA, and runs cover every tile of e
     using namespace sm90_score;
     for (const int32_t tokens : {1, 3, 4, 9, 40, 70}) {
         for (const int32_t keys : {1, 64, 65, 2600, 40000}) {
-            const RequestWork work = request_work(tokens, keys, 1);
+            const RequestWork work = request_work(tokens, keys, 4, unit_cost(groups_of(tokens, 1)));
             std::vector<int> seen(static_cast<size_t>(work.units));
             const int64_t total = work.units * work.cost, ctas = 132;
             for (int64_t cta = 0; cta < ctas; ++cta) {

@@ -94,8 +94,10 @@ const std::vector<Workload>& all_workloads() {
         decode("decode-64x128k-next2", 64, 128 * kK, 2),
         decode("decode-256x64k-next2", 256, 64 * kK, 2),
         decode("decode-64x32k-next4", 64, 32 * kK, 4),
+        decode("decode-64x32k-next5", 64, 32 * kK, 5),
         decode("decode-64x32k-next6", 64, 32 * kK, 6),
         decode("decode-64x128k-next4-h32", 64, 128 * kK, 4, 32),
+        decode("decode-64x32k-next12-h32", 64, 32 * kK, 12, 32),
 
         topk("topk-1x8k", 1, 8 * kK),
         topk("topk-1x64k", 1, 64 * kK),
