@@ -34,9 +34,10 @@ bool load_driver(const char* path, Driver* driver, std::string* error) {
     }
     void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == nullptr) {
-        const char* reason = dlerror();
-        *error = "CUDA driver library '" + name + "' (" + source +
-                 ") cannot be loaded: " + (reason != nullptr ? reason : "unknown reason");
+        const char* told = dlerror();
+        std::string reason = told != nullptr ? told : "unknown reason";
+        if (reason.rfind(name + ": ", 0) == 0) reason.erase(0, name.size() + 2);   // the loader names the file, too
+        *error = "CUDA driver library '" + name + "' (" + source + ") cannot be loaded: " + reason;
         return false;
     }
     Driver loaded;

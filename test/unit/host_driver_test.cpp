@@ -55,7 +55,8 @@ TEST_CASE("driver: a missing library or symbol is named and the table stays as i
     lidx::Driver driver;
     std::string error;
     CHECK_FALSE(lidx::load_driver("/nonexistent/libcuda.so.1", &driver, &error));
-    CHECK(contains(error, "'/nonexistent/libcuda.so.1' (lidx_config.driver_path) cannot be loaded"));
+    CHECK(contains(error, "'/nonexistent/libcuda.so.1' (lidx_config.driver_path) cannot be loaded: "));
+    CHECK(error.find("/nonexistent") == error.rfind("/nonexistent"));
     CHECK_FALSE(lidx::load_driver("libc.so.6", &driver, &error));
     CHECK(contains(error, "'libc.so.6' (lidx_config.driver_path) lacks the symbol cuInit"));
     CHECK(driver.cuInit == nullptr);

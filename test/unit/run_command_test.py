@@ -475,6 +475,20 @@ class Outcomes(Command):
         self.assertIn("target sm_90a", done.stdout)
         self.assertRegex(done.stdout, r"2\s+offset\s+16\s+4 bytes\s+align 4\s+\.f32\s+a\n")
 
+    def test_names_of_cpp(self):
+        one, other, scaled = "_Z5twicefPf", "_Z5twiceiPf", "_ZN4math5scaleILi4EEEvPf"
+        text = HEADER + "".join(f".visible .entry {symbol}() {{\nret;\n}}\n" for symbol in (one, scaled))
+        for name in (one, "twice", "math::scale<4>"):
+            self.assertIn("clean", self.run_ptx(text, "--kernel", name))
+        for name in ("scale", "twice(float, float*)", "void", ""):
+            self.assertIn(one, self.run_ptx(text, "--kernel", name, code=2))
+        text += f".visible .entry {other}() {{\nret;\n}}\n"
+        self.assertIn("has several 'twice': ", self.run_ptx(text, "--kernel", "twice", code=2))
+        self.assertIn("clean", self.run_ptx(text, "--kernel", other))
+        done = subprocess.run([PTXEMU, "info", self.put("kernel.ptx", text)], capture_output=True, text=True)
+        self.assertIn(f"{one}\n  twice(float, float*)\n", done.stdout)
+        self.assertIn(f"{scaled}\n  void math::scale<4>(float*)\n", done.stdout)
+
     def test_help_teaches(self):
         done = subprocess.run([PTXEMU, "run", "--help"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0)

@@ -93,7 +93,7 @@ CaseMachine choose_machine(const std::string& device, const std::filesystem::pat
         return {std::move(machine), false};
     }
     if (device == "cuda") throw Failure(why.code, why.what() + std::string(why.code == kNoDevice ? kWithoutGpu : ""));
-    std::fprintf(stderr, "lidx: no CUDA GPU can score this case (%s); using the emulator\n", why.what());
+    std::fprintf(stderr, "lidx: using the emulator: no CUDA GPU can score this case (%s)\n", why.what());
     return emulated(stats);
 }
 

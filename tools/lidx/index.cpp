@@ -105,7 +105,7 @@ int run_index(const IndexOptions& options) {
     const Chosen chosen = choose(*machine.machine, c, desc, plan.get(), info, offsets);
 
     files.write(c.rows, options.k, chosen, summary_of(options, c, info, machine));
-    std::printf("%s: %d of up to %" PRId64 " keys for each of %" PRId64 " rows by %s in %d window%s, %s\n",
+    std::printf("%s: %d of up to %" PRId64 " keys for each of %" PRId64 " rows by %s in %d window%s on %s\n",
                 options.out.c_str(), options.k, c.longest(), c.rows, info.symbol, info.windows,
                 info.windows == 1 ? "" : "s", machine.name().c_str());
     return kDone;

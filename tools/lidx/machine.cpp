@@ -110,7 +110,7 @@ std::unique_ptr<Machine> open_machine(const std::string& device) {
         } catch (const Failure& failure) {
             if (failure.code != kNoDevice) throw;
             if (device == "cuda") throw Failure(kNoDevice, failure.what() + std::string(kWithoutGpu));
-            std::fprintf(stderr, "lidx: no CUDA GPU (%s); using the emulator\n", failure.what());
+            std::fprintf(stderr, "lidx: using the emulator: no CUDA GPU (%s)\n", failure.what());
         }
     }
     return open_emulator();

@@ -95,7 +95,7 @@ int run_quantize(const QuantizeOptions& options) {
     }
     write_npy<uint8_t>(options.codes, input.shape, result.codes);
     write_npy<float>(options.scales, leading, result.scales);
-    std::printf("%s: %" PRId64 " vectors of %d, %s\n", options.codes.c_str(), rows, depth, device.c_str());
+    std::printf("%s: %" PRId64 " vectors of %d on %s\n", options.codes.c_str(), rows, depth, device.c_str());
     return kDone;
 }
 

@@ -78,7 +78,7 @@ int run_topk(const TopkOptions& options) {
     summary["score_type"] = matrix.bf16 ? "bf16" : "fp32";
     summary["device"] = device;
     files.write(matrix.rows, options.k, chosen, summary);
-    std::printf("%s: %d of %" PRId64 " keys for each of %" PRId64 " rows, %s\n", options.out.c_str(), options.k,
+    std::printf("%s: %d of %" PRId64 " keys for each of %" PRId64 " rows on %s\n", options.out.c_str(), options.k,
                 matrix.keys, matrix.rows, device);
     return kDone;
 }

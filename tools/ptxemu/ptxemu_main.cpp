@@ -99,7 +99,8 @@ void add_run(CLI::App& app, std::function<int()>& chosen, const std::string& rep
     const auto grid = std::make_shared<std::string>(), block = std::make_shared<std::string>(),
                cluster = std::make_shared<std::string>();
     command->add_option("FILE", o->file, "PTX text, or a fat binary with PTX")->required();
-    command->add_option("--kernel", o->kernel, "Its name; may be left out where there is only one")->type_name("NAME");
+    command->add_option("--kernel", o->kernel, "Its symbol or C++ name; may be left out where there is only one")
+        ->type_name("NAME");
     command->add_option("--grid", *grid, "CTAs")->required()->check(dimensions(&o->grid));
     command->add_option("--block", *block, "Threads per CTA")->required()->check(dimensions(&o->block));
     command->add_option("--cluster", *cluster, "CTAs per cluster; default: as the kernel requires, else 1")

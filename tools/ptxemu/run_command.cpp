@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run_command.h"
 
+#include <cxxabi.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <set>
 #include <vector>
 
@@ -86,15 +89,39 @@ LoadedFile load(const std::filesystem::path& path, int wanted) {
     return loaded;
 }
 
+// `saxpy(float, float const*)` of a symbol that C++ mangled; of any other nothing.
+std::string source_name(const std::string& symbol) {
+    if (symbol.rfind("_Z", 0) != 0) return {};
+    const std::unique_ptr<char, decltype(&std::free)> text(
+        abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, nullptr), std::free);
+    return text != nullptr ? text.get() : std::string();
+}
+
+// The same without its parameters and, as templates have it, its result.
+std::string bare_name(const std::string& source) {
+    size_t end = source.size();
+    for (int depth = 0; end > 0;) {
+        --end;
+        depth += source[end] == ')' ? 1 : source[end] == '(' ? -1 : 0;
+        if (depth == 0) break;
+    }
+    const size_t begin = source.rfind("void ", 0) == 0 ? std::strlen("void ") : 0;
+    return end > begin ? source.substr(begin, end - begin) : std::string();
+}
+
+// By its symbol, or by its name in C++ where only one kernel has it.
 const Function& kernel_of(const Module& module, const std::filesystem::path& path, const std::string& name) {
-    std::vector<const Function*> kernels;
+    std::vector<const Function*> kernels, named;
     std::string list;
     for (const auto& [symbol, function] : module.functions) {
         if (!function->is_entry || function->is_declaration) continue;
         if (symbol == name) return *function;
         kernels.push_back(function.get());
+        if (!name.empty() && bare_name(source_name(symbol)) == name) named.push_back(function.get());
         list += (list.empty() ? "" : ", ") + symbol;
     }
+    if (named.size() == 1) return *named[0];
+    if (!named.empty()) tool::bad_input("--kernel: " + path.string() + " has several '" + name + "': " + list);
     if (name.empty() && kernels.size() == 1) return *kernels[0];
     if (kernels.empty()) tool::bad_input(path.string() + ": it has no kernel");
     tool::bad_input(name.empty() ? "--kernel: " + path.string() + " has several: " + list
@@ -323,6 +350,7 @@ int list_kernels(const InfoOptions& options) {
     for (const auto& [name, function] : file.module->functions) {
         if (!function->is_entry || function->is_declaration) continue;
         std::printf("\n%s\n", name.c_str());
+        if (const std::string source = source_name(name); !source.empty()) std::printf("  %s\n", source.c_str());
         if (function->reqntid[0] != 0 || function->maxntid[0] != 0) {
             const uint32_t* t = function->reqntid[0] != 0 ? function->reqntid : function->maxntid;
             std::printf("  block: %s %s\n", function->reqntid[0] != 0 ? "exactly" : "at most",
