@@ -26,6 +26,7 @@ lidx_last_error(). Calls release the interpreter's lock.
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 from typing import Any
 
@@ -48,9 +49,35 @@ class Error(RuntimeError):
         self.status = status
 
 
+def _limits(kind: Any) -> tuple[int, int] | None:
+    """Least and most of a type of whole numbers or addresses; ctypes would keep the low bits of any other number."""
+    if not issubclass(kind, (ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_uint32, ctypes.c_uint64)):
+        return None
+    bits, signed = 8 * ctypes.sizeof(kind), (kind(-1).value or 0) < 0
+    return (-1 << bits - 1, (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+
+
+def _whole(value: Any, limits: tuple[int, int], what: str) -> int:
+    number = operator.index(value)
+    if not limits[0] <= number <= limits[1]:
+        raise OverflowError(f"{{what}} = {{number}}: must be {{limits[0]}} .. {{limits[1]}}")
+    return number
+
+
 class _Struct(ctypes.Structure):
     __slots__ = ()   # a misspelt field is an AttributeError
     _defaults_: dict[str, Any] = {{}}
+    _limits_: dict[str, Any] = {{}}
+
+    def __init_subclass__(cls) -> None:
+        own = {{name: _limits(kind) for name, kind in cls.__dict__.get("_fields_", ())}}
+        cls._limits_ = {{**cls._limits_, **own}}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        limits = self._limits_.get(name)
+        if limits and not (type(value) is int and limits[0] <= value <= limits[1]) and hasattr(value, "__index__"):
+            value = _whole(value, limits, f"{{type(self).__name__}}.{{name}}")
+        ctypes.Structure.__setattr__(self, name, value)
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(ctypes.sizeof(self))
@@ -65,10 +92,30 @@ class _Handle(ctypes.c_void_p):
     """What the library made: to be given to its functions, and to the one that ends it."""
     context: Any   # a cache's alone: that it was made with, which has the text of its errors
 
+    @classmethod
+    def from_param(cls, value: Any) -> Any:
+        if value is not None and not isinstance(value, cls):
+            raise TypeError(f"expected {{cls.__name__}}, not {{type(value).__name__}}")
+        return value
+
+
+def _checked(kind: Any, what: str) -> Any:
+    """A parameter's type that takes no number out of its range."""
+    limits = None if issubclass(kind, _Handle) else _limits(kind)
+    if limits is None:
+        return kind
+
+    class Checked(kind):   # type: ignore[misc]
+        @classmethod
+        def from_param(cls, value: Any) -> Any:
+            return kind.from_param(_whole(value, limits, what) if hasattr(value, "__index__") else value)
+
+    return Checked
+
 
 def _bind(name: str, result: Any, *parameters: tuple[Any, ...]) -> Any:
     """parameters: (type, 1 in or 2 out, name, a default or nothing)."""
-    prototype = ctypes.CFUNCTYPE(result, *(kind for kind, *_ in parameters))
+    prototype = ctypes.CFUNCTYPE(result, *(_checked(kind, flags[1]) for kind, *flags in parameters))
     return prototype((name, _library), tuple(tuple(flags) for _, *flags in parameters))
 
 

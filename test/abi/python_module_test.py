@@ -139,6 +139,36 @@ class Module(unittest.TestCase):
         with self.assertRaises(AttributeError):
             lidx.index_desc(kk=7)
 
+    def test_a_number_out_of_range_is_an_error(self):
+        class Index:   # as those of NumPy
+            def __index__(self):
+                return 1 << 33
+
+        desc, args = lidx.index_desc(k=(1 << 31) - 1), lidx.index_args(q=(1 << 64) - 1)
+        self.assertEqual((desc.k, args.q), ((1 << 31) - 1, (1 << 64) - 1))
+        for wrong in (1 << 31, (-1 << 31) - 1, (1 << 32) + 5, Index()):
+            with self.assertRaisesRegex(OverflowError, r"^index_desc\.k = -?\d+: must be -2147483648 \.\. 2147483647$"):
+                desc.k = wrong
+        with self.assertRaisesRegex(OverflowError, r"score_desc\.flags = -1: must be 0 \.\. 4294967295"):
+            lidx.score_desc(flags=-1)
+        for wrong in (-1, 1 << 64):
+            with self.assertRaisesRegex(OverflowError, f"index_args.q = {wrong}: must be 0 .. {(1 << 64) - 1}"):
+                args.q = wrong
+        self.assertEqual((desc.k, args.q), ((1 << 31) - 1, (1 << 64) - 1))
+        args.q = None
+        self.assertIsNone(args.q)
+        with self.assertRaisesRegex(ctypes.ArgumentError, "index = 4294967296: must be -2147483648 .. 2147483647"):
+            lidx.get_kernel_info(None, 1 << 32)
+        with self.assertRaisesRegex(ctypes.ArgumentError, "sequence = 9223372036854775808: must be"):
+            lidx.cache_length(None, 1 << 63)
+        with self.assertRaisesRegex(ctypes.ArgumentError, "stream = -1: must be 0 .. "):
+            lidx.topk_merge_enqueue(None, lidx.merge_args(), -1)
+
+    def test_a_handle_is_one_that_the_library_made(self):
+        for wrong in (3, "plan", b"plan", lidx.context(), ctypes.c_void_p(3)):
+            with self.assertRaisesRegex(ctypes.ArgumentError, "expected plan, not " + type(wrong).__name__):
+                lidx.get_plan_info(wrong)
+
     def test_errors_are_exceptions_with_the_text(self):
         with self.assertRaisesRegex(lidx.Error, r"lidx_open: .*'nowhere\.so' .*driver_path") as caught:
             lidx.open(lidx.config(driver_path=b"nowhere.so"))
