@@ -86,7 +86,7 @@ struct Tile {
         alignas(16) float k_scale[kStages][kTileKeys];
         alignas(8) uint32_t live[kStages][kTileKeys / 32];          // bit = key: seen by a row, on a legal page
         Item item[kQBuffers];
-        Start start;
+        Start start, rest;
         int64_t warp_cost[kThreads / 32];
         uint64_t k_full[kStages], k_empty[kStages];                 // mbarriers
         uint64_t q_full[kQBuffers], q_empty[kQBuffers];             // mbarriers

@@ -56,6 +56,7 @@ struct Loader {
     uint32_t warp, lane;
     int32_t box_slots, slot_shift, boxes;   // keys of a box, log2 (31: all keys of a tile), boxes of a tile
     uint32_t ring = 0, items = 0;
+    int32_t begun = 0;   // tiles of the next run that are on their way already, as its item is
     bool idle = false;   // goes through everything without effect: see load_blocks
 };
 template <class T>
@@ -71,13 +72,13 @@ __device__ __forceinline__ int32_t batch_tiles(const Loader& loader) { return 32
 
 // First key of this lane's box, of the batch of tiles that begins at `tile`.
 template <class T>
-__device__ __forceinline__ int64_t box_key(const Loader& loader, int32_t tile) {
+__device__ __forceinline__ int32_t box_key(const Loader& loader, int32_t tile) {
     const int32_t lane_tile = static_cast<int32_t>(loader.lane) / loader.boxes;
     const int32_t box = static_cast<int32_t>(loader.lane) - lane_tile * loader.boxes;
-    return int64_t{tile + T::kLoaderWarps * lane_tile} * T::kTileKeys + box * loader.box_slots;
+    return (tile + T::kLoaderWarps * lane_tile) * T::kTileKeys + box * loader.box_slots;
 }
 
-__device__ __forceinline__ int32_t page_index(const ScoreParams& p, int64_t key) {
+__device__ __forceinline__ int32_t page_index(const ScoreParams& p, int32_t key) {
     return p.block_table ? static_cast<int32_t>(static_cast<uint32_t>(key) / static_cast<uint32_t>(p.page_size)) : 0;
 }
 
@@ -85,7 +86,7 @@ __device__ __forceinline__ int32_t page_index(const ScoreParams& p, int64_t key)
 template <class T>
 __device__ __forceinline__ Place load_place(const ScoreParams& p, const Loader& loader, const Pages& pages,
                                             int32_t tile) {
-    const int64_t key = box_key<T>(loader, tile);
+    const int32_t key = box_key<T>(loader, tile);
     if (key >= pages.keys.end || (!T::kAlike && key + loader.box_slots <= pages.keys.begin))
         return {kDeadPage, kDeadPage};
     Place place{pages.request, pages.request};
@@ -110,13 +111,27 @@ __device__ __forceinline__ int32_t pages_step(const Loader& loader) {
     return T::kLoaderWarps * batch_tiles(loader);
 }
 
+// Of this lane's box, in its page.
 template <class T>
-__device__ __forceinline__ void next_pages(const ScoreParams& p, Loader& loader, Pages& pages) {
+__device__ __forceinline__ int32_t box_slot(const ScoreParams& p, const Loader& loader, int32_t tile) {
+    const int32_t key = box_key<T>(loader, tile);
+    return key - page_index(p, key) * p.page_size;
+}
+
+template <class T>
+__device__ __forceinline__ void next_pages(const ScoreParams& p, const Loader& loader, Pages& pages) {
     pages.tile += pages_step<T>(loader);
     pages.now = pages.next;
-    const int64_t key = box_key<T>(loader, pages.tile);
-    pages.slot = static_cast<int32_t>(key) - page_index(p, key) * p.page_size;
+    pages.slot = box_slot<T>(p, loader, pages.tile);
     pages.next = load_place<T>(p, loader, pages, pages.tile + pages_step<T>(loader));
+}
+
+// Those of pages.tile on, and no next.
+template <class T>
+__device__ __forceinline__ Pages pages_at(const ScoreParams& p, const Loader& loader, Pages pages) {
+    pages.slot = box_slot<T>(p, loader, pages.tile);
+    pages.now = load_place<T>(p, loader, pages, pages.tile);
+    return pages;
 }
 
 // Zeros for the weights of tokens that fill up a group and of head slots without a head. By all lanes of a warp; an
@@ -134,13 +149,17 @@ __device__ __forceinline__ void pad_weights(const Loader& loader, typename T::Sh
     }
 }
 
-// The item's weights, by all lanes of a warp, and their arrivals. fp32 without a second factor: copied in the
-// background.
+// fp32 without a second factor is copied in the background.
+template <class T>
+__device__ __forceinline__ bool plain_weights(const ScoreParams& p) {
+    return T::kPlain || (p.weight_type == FloatType::kFp32 && !p.q_scale2);
+}
+// The item's weights, by all lanes of a warp.
 template <class T>
 __device__ __forceinline__ void load_weights(const ScoreParams& p, const Loader& loader, typename T::Shared& shared,
-                                             const Item& item, ptx::SharedAddr full) {
+                                             const Item& item) {
     const ptx::SharedAddr to = ptx::cvta_to_shared(shared.q_scale[loader.items % T::kQBuffers]);
-    const bool plain = T::kPlain || (p.weight_type == FloatType::kFp32 && !p.q_scale2);
+    const bool plain = plain_weights<T>(p);
     const int64_t stride = T::kPlain ? T::kHeads : p.weight_stride;
 #pragma unroll 1
     for (auto i = static_cast<int32_t>(loader.lane); i < item.tokens * T::kHeads; i += 32) {
@@ -150,9 +169,6 @@ __device__ __forceinline__ void load_weights(const ScoreParams& p, const Loader&
         if (!plain) ptx::st_shared_f32(cell, load_weight(p, row, head));
         else ptx::cp_async_ca_4(cell, static_cast<const float*>(p.q_scale) + row * stride + head);
     }
-    if (loader.idle) return;
-    if (plain) ptx::cp_async_mbarrier_arrive_noinc(full);
-    else ptx::mbarrier_arrive(full);
 }
 
 // sm90_fast.cu: Q is loaded by the consumers, when they have multiplied the last one.
@@ -173,13 +189,36 @@ __device__ __forceinline__ void load_group_query(const ptx::TensorMap* q_map, ty
                                      full);
 }
 
-// The item, what its rows see (row t: lane t's `sees`), its weights and its Q.
+// The item's Q and weights: asked for.
 template <class T>
-__device__ __forceinline__ void load_item(const ScoreParams& p, const Loader& loader, typename T::Shared& shared,
+__device__ __forceinline__ void ask_item(const ScoreParams& p, const Loader& loader, typename T::Shared& shared,
+                                         const Item& item) {
+    const uint32_t buffer = loader.items % T::kQBuffers;
+    const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.q_full[buffer]);
+    if (!kQElsewhere<T> && ptx::elect_sync(ptx::kFullMask) && !loader.idle && item.tiles > 0) {
+        const auto boxes = static_cast<int32_t>(T::q_boxes(item.tokens));
+        const auto buffer_boxes = static_cast<uint32_t>(T::q_boxes(most_tokens(p.view)));
+        const auto first = ptx::cvta_to_shared(shared.q[buffer * buffer_boxes]);
+        ptx::mbarrier_expect_tx(full, static_cast<uint32_t>(boxes * T::kQBoxBytes));
+#pragma unroll 1
+        for (int32_t box = 0; box < boxes; ++box) {
+            const ptx::SharedAddr box_to = first + static_cast<uint32_t>(box * T::kQBoxBytes);
+            if constexpr (T::kQPairs)
+                ptx::cp_async_bulk_tensor_5d(box_to, loader.q_map, 0, 0, item.row + 2 * box, 0, 0, full);
+            else if constexpr (T::kHeadSlots != T::kHeads)
+                ptx::cp_async_bulk_tensor_3d(box_to, loader.q_map, 0, 0, item.row + T::kGroupTokens * box, full);
+            else ptx::cp_async_bulk_tensor_2d(box_to, loader.q_map, 0, item.row * T::kHeads + 64 * box, full);
+        }
+    }
+    load_weights<T>(p, loader, shared, item);
+}
+
+// The item, what its rows see (row t: lane t's `sees`), and the arrivals of all that comes with it.
+template <class T>
+__device__ __forceinline__ void hand_item(const ScoreParams& p, const Loader& loader, typename T::Shared& shared,
                                           const Item& item, const KeyRange& sees) {
     const uint32_t buffer = loader.items % T::kQBuffers;
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.q_full[buffer]);
-    if (!loader.idle) wait(ptx::cvta_to_shared(&shared.q_empty[buffer]), (loader.items / T::kQBuffers + 1) % 2);
     if constexpr (!T::kAlike) {
         if (loader.lane < T::kBlockTokens)
             ptx::st_shared_v2_u32(ptx::cvta_to_shared(&shared.sees[buffer][loader.lane]),
@@ -193,43 +232,38 @@ __device__ __forceinline__ void load_item(const ScoreParams& p, const Loader& lo
                                    static_cast<uint32_t>(item.tokens)});
         ptx::st_shared_v4_u32(to + 16, {static_cast<uint32_t>(item.key), static_cast<uint32_t>(item.fill_begin),
                                         static_cast<uint32_t>(item.fill_end), 0});
-        if (kQElsewhere<T> || item.tiles == 0) {
-            ptx::mbarrier_arrive(full);
-            if constexpr (kQElsewhere<T>) {
-                if (loader.items == 0 && item.tiles > 0) {
+        ptx::mbarrier_arrive(full);
+        if constexpr (kQElsewhere<T>) {
+            if (loader.items == 0 && item.tiles > 0) {
 #pragma unroll 1
-                    for (int32_t group = 0; group < T::groups(item.tokens); ++group)
-                        load_group_query<T>(loader.q_map, shared, static_cast<uint32_t>(group), item.row);
-                }
-            }
-        } else {
-            const auto boxes = static_cast<int32_t>(T::q_boxes(item.tokens));
-            const auto buffer_boxes = static_cast<uint32_t>(T::q_boxes(most_tokens(p.view)));
-            const auto first = ptx::cvta_to_shared(shared.q[buffer * buffer_boxes]);
-            ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(boxes * T::kQBoxBytes));
-#pragma unroll 1
-            for (int32_t box = 0; box < boxes; ++box) {
-                const ptx::SharedAddr box_to = first + static_cast<uint32_t>(box * T::kQBoxBytes);
-                if constexpr (T::kQPairs)
-                    ptx::cp_async_bulk_tensor_5d(box_to, loader.q_map, 0, 0, item.row + 2 * box, 0, 0, full);
-                else if constexpr (T::kHeadSlots != T::kHeads)
-                    ptx::cp_async_bulk_tensor_3d(box_to, loader.q_map, 0, 0, item.row + T::kGroupTokens * box, full);
-                else ptx::cp_async_bulk_tensor_2d(box_to, loader.q_map, 0, item.row * T::kHeads + 64 * box, full);
+                for (int32_t group = 0; group < T::groups(item.tokens); ++group)
+                    load_group_query<T>(loader.q_map, shared, static_cast<uint32_t>(group), item.row);
             }
         }
     }
-    load_weights<T>(p, loader, shared, item, full);
+    if (!loader.idle) {
+        if (plain_weights<T>(p)) ptx::cp_async_mbarrier_arrive_noinc(full);
+        else ptx::mbarrier_arrive(full);
+    }
     if (kQElsewhere<T> && loader.items > 0 && item.tiles > 0)
         prefetch_query<T>(p, item.row, item.tokens, loader.lane, 32);
 }
 
-// One key tile of a request: its boxes, its k_scale, which of its keys live.
 template <class T>
-__device__ __forceinline__ void load_tile(const ScoreParams& p, Loader& loader, typename T::Shared& shared,
-                                          Pages& pages, int32_t tile, uint32_t ring) {
+__device__ __forceinline__ void load_item(const ScoreParams& p, const Loader& loader, typename T::Shared& shared,
+                                          const Item& item, const KeyRange& sees) {
+    const uint32_t buffer = loader.items % T::kQBuffers;
+    if (!loader.idle) wait(ptx::cvta_to_shared(&shared.q_empty[buffer]), (loader.items / T::kQBuffers + 1) % 2);
+    ask_item<T>(p, loader, shared, item);
+    hand_item<T>(p, loader, shared, item, sees);
+}
+
+// One key tile of a request, of the batch `pages.now`: its boxes, its k_scale, which of its keys live. kFresh: into a
+// stage that no tile was in before.
+template <class T, bool kFresh = false>
+__device__ __forceinline__ void load_tile(const ScoreParams& p, const Loader& loader, typename T::Shared& shared,
+                                          const Pages& pages, int32_t tile, uint32_t ring) {
     constexpr int32_t kWords = T::kTileKeys / 32;
-#pragma unroll 1
-    while (tile - pages.tile >= pages_step<T>(loader)) next_pages<T>(p, loader, pages);   // twice at a run's first tile
     const int32_t first = (tile - pages.tile) / T::kLoaderWarps * loader.boxes;   // lane of the tile's first box
     const auto of_box = [&](int32_t value, int32_t box) {
         return static_cast<int32_t>(
@@ -265,7 +299,7 @@ __device__ __forceinline__ void load_tile(const ScoreParams& p, Loader& loader, 
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.k_full[stage.index]);
     const ptx::SharedAddr codes = ptx::cvta_to_shared(shared.k[stage.index]);
     const auto box_bytes = static_cast<uint32_t>(loader.box_slots * kDepth);
-    if (!loader.idle) wait(ptx::cvta_to_shared(&shared.k_empty[stage.index]), stage.parity ^ 1);
+    if (!kFresh && !loader.idle) wait(ptx::cvta_to_shared(&shared.k_empty[stage.index]), stage.parity ^ 1);
     if (ptx::elect_sync(ptx::kFullMask) && !loader.idle) {
 #pragma unroll
         for (int32_t word = 0; word < kWords; ++word)
@@ -288,30 +322,66 @@ __device__ __forceinline__ void load_tile(const ScoreParams& p, Loader& loader, 
     if (!loader.idle) ptx::cp_async_mbarrier_arrive_noinc(full);
 }
 
-// What a loading warp brings.
-enum class Brings { kTiles, kItems, kBoth };   // kBoth: tiles, and items if it is T::kItemWarp
+// One of a share's first tiles, one a stage, of contiguous keys: nothing to look up, nothing to wait for.
+template <class T>
+__device__ __forceinline__ void load_first_tile(const ScoreParams& p, const Loader& loader, typename T::Shared& shared,
+                                                const KeyRange& keys, int32_t request, int32_t tile, uint32_t stage) {
+    constexpr int32_t kWords = T::kTileKeys / 32;
+    const int32_t first = tile * T::kTileKeys;
+    const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.k_full[stage]);
+    uint32_t live[kWords];
+    bool lives[kWords];
+#pragma unroll
+    for (int32_t word = 0; word < kWords; ++word) {
+        lives[word] = keys.has(first + word * 32 + static_cast<int32_t>(loader.lane));
+        live[word] = ptx::vote_sync_ballot(lives[word], ptx::kFullMask);
+    }
+    if (ptx::elect_sync(ptx::kFullMask) && !loader.idle) {
+#pragma unroll
+        for (int32_t word = 0; word < kWords; ++word)
+            ptx::st_shared_u32(ptx::cvta_to_shared(&shared.live[stage][word]), live[word]);
+        ptx::mbarrier_arrive_expect_tx(full, T::kTileKeys * kDepth);
+        ptx::cp_async_bulk_tensor_3d(ptx::cvta_to_shared(shared.k[stage]), loader.k_map, 0, first, request, full);
+    }
+    const uint8_t* scale = p.k_scale + request * p.k_scale_page_stride + int64_t{first} * 4 + loader.lane * 4;
+#pragma unroll
+    for (int32_t word = 0; word < kWords; ++word)
+        if (lives[word])
+            ptx::cp_async_ca_4(ptx::cvta_to_shared(&shared.k_scale[stage][word * 32]) + loader.lane * 4,
+                               scale + word * 128);
+    if (!loader.idle) ptx::cp_async_mbarrier_arrive_noinc(full);
+}
 
-// A run of key tiles of a token block, and columns to fill.
-template <class T, Brings kBrings>
+template <class T>
+__device__ __forceinline__ Item item_of(uint32_t ring, int32_t row, int32_t tokens, const BlockPart& part) {
+    return {ring, static_cast<uint32_t>(part.tiles), row, tokens, part.tile * T::kTileKeys, part.fill_begin,
+            part.fill_end, 0};
+}
+
+// A run of key tiles of a token block, and columns to fill. T::kItemWarp brings the item; with a number beyond the
+// tiles' warps it brings no tiles.
+template <class T>
 __device__ __forceinline__ void load_run(const ScoreParams& p, Loader& loader, typename T::Shared& shared,
                                          int32_t request, const KeyRange& keys, int32_t row, int32_t tokens,
                                          const BlockPart& part, const KeyRange& sees) {
-    const auto own = static_cast<int32_t>((loader.warp + T::kStages - loader.ring % T::kStages) % T::kLoaderWarps);
-    const int32_t behind = loader.idle && loader.warp > 1 ? 0 : 2 * pages_step<T>(loader);
-    Pages pages{request, row, tokens, keys, part.tile + own - behind, 0, {kDeadPage, kDeadPage},
-                {kDeadPage, kDeadPage}};
-    if (kBrings == Brings::kItems || (kBrings == Brings::kBoth && loader.warp == T::kItemWarp))
-        load_item<T>(p, loader, shared,
-                     {loader.ring, static_cast<uint32_t>(part.tiles), row, tokens, part.tile * T::kTileKeys,
-                      part.fill_begin, part.fill_end, 0},
-                     sees);
+    if (loader.warp == T::kItemWarp && loader.begun == 0)
+        load_item<T>(p, loader, shared, item_of<T>(loader.ring, row, tokens, part), sees);
     ++loader.items;
-    if (kBrings != Brings::kItems) {
+    if (T::kItemWarp < T::kLoaderWarps || loader.warp != T::kItemWarp) {
+        const auto own = static_cast<int32_t>((loader.warp + T::kStages - loader.ring % T::kStages) % T::kLoaderWarps);
+        const int32_t first = own + loader.begun;
+        Pages pages{request, row, tokens, keys, part.tile + first - 2 * pages_step<T>(loader), 0,
+                    {kDeadPage, kDeadPage}, {kDeadPage, kDeadPage}};
 #pragma unroll 1
-        for (int32_t i = own; i < part.tiles; i += T::kLoaderWarps)
-            load_tile<T>(p, loader, shared, pages, part.tile + i, loader.ring + static_cast<uint32_t>(i));
+        for (int32_t i = first; i < part.tiles; i += T::kLoaderWarps) {
+            const int32_t tile = part.tile + i;
+#pragma unroll 1
+            while (tile - pages.tile >= pages_step<T>(loader)) next_pages<T>(p, loader, pages);   // first: twice
+            load_tile<T>(p, loader, shared, pages, tile, loader.ring + static_cast<uint32_t>(i));
+        }
     }
     loader.ring += static_cast<uint32_t>(part.tiles);
+    loader.begun = 0;
 }
 
 }  // namespace lidx::sm90_score

@@ -140,22 +140,25 @@ struct BlockWork {
 LIDX_HOST_DEVICE constexpr BlockWork block_work(const KeyRange& hull, int32_t tokens, int32_t tile_keys,
                                                 int64_t block_cost, int64_t tile_cost, int32_t fill_columns) {
     const int32_t tile = hull.begin / tile_keys;
-    const auto tiles = hull.empty() ? 0 : static_cast<int32_t>(ceil_div(hull.end, tile_keys)) - tile;
+    const int32_t tiles = hull.empty() ? 0 : (hull.end + tile_keys - 1) / tile_keys - tile;
     const int64_t dead = fill_columns > hull.size() ? fill_columns - hull.size() : 0;
     return {tile, tiles, block_cost, tile_cost,
             fill_columns <= 0 ? 0 : ceil_div(dead * tokens, kFillCells) + 1};
 }
 
-// What of a block lies in the costs [begin, end) of its own: tiles that begin there, and columns to fill.
+// What of a block lies in the costs [begin, end) of its own: tiles that begin there, the first behind the change-over,
+// and columns to fill.
 struct BlockPart {
     int32_t tile, tiles, fill_begin, fill_end;
+    LIDX_HOST_DEVICE constexpr bool empty() const { return tiles <= 0 && fill_begin >= fill_end; }
 };
 LIDX_HOST_DEVICE constexpr BlockPart block_part(const BlockWork& work, int32_t fill_columns, int64_t begin,
                                                 int64_t end) {
     const auto tile_at = [&](int64_t cost) {
-        if (cost <= work.block_cost) return cost <= 0 ? int32_t{0} : work.tiles < 1 ? work.tiles : int32_t{1};
-        const int64_t tile = ceil_div(cost - work.block_cost, work.tile_cost);
-        return static_cast<int32_t>(tile < work.tiles ? tile : work.tiles);
+        if (cost <= work.block_cost) return int32_t{0};
+        if (cost >= work.tiles_cost()) return work.tiles;
+        const auto inside = static_cast<uint32_t>(cost - work.block_cost), each = static_cast<uint32_t>(work.tile_cost);
+        return static_cast<int32_t>((inside + each - 1) / each);   // the costs of a block's tiles fit 32 bits
     };
     const auto column_at = [&](int64_t cost) {
         const int64_t filled = cost - work.tiles_cost();
@@ -184,13 +187,15 @@ struct alignas(16) Item {
     int32_t fill_begin, fill_end;  // columns
     int32_t unused;
 };
-// Where this CTA's share begins. Rectangles: a unit of a request, and the cost from that request's first unit to the
-// share's end. Blocks: the row of a block and its request's rows, the cost inside it and the cost from its beginning to
-// the share's end.
+// Where this CTA begins. Rectangles: a unit of a request, and the cost from that request's first unit to the share's
+// end. Blocks: the row of a block and its request's rows, the cost from its beginning to that of the share (below zero:
+// there is a rest, which comes last) and to the share's end, the keys that its rows see, and what of it is the share's.
 struct alignas(16) Start {
     int64_t unit, cost_end;
     int32_t request, row;
     RequestRows rows;
+    KeyRange keys;
+    BlockPart part;
 };
 LIDX_HOST_DEVICE constexpr Block block_of_start(const Start& start, int block_tokens) {
     const int32_t rest = start.rows.begin + start.rows.tokens - start.row;
@@ -198,7 +203,7 @@ LIDX_HOST_DEVICE constexpr Block block_of_start(const Start& start, int block_to
 }
 // Arrivals that complete a phase of a stage, of an item.
 inline constexpr uint32_t kFullArrivals = 33;                  // 32 lanes' cp.async of k_scale, and the TMA's issuer
-inline constexpr uint32_t kItemArrivals = 33;                  // 32 lanes' weights, and the TMA's issuer
+inline constexpr uint32_t kItemArrivals = 33;                  // 32 lanes' weights, and the item's lane
 
 // ---- shares
 

@@ -6,6 +6,7 @@
 #include "kernel/problem.h"
 #include "kernel/schedule.h"
 #include "kernel/sm90_schedule.h"
+#include "ptx/bulk_tensor.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/sreg.cuh"
@@ -53,11 +54,14 @@ __device__ __forceinline__ int32_t columns_to_fill(const ScoreParams& p) {
     return T::kPlain ? 0 : p.fill_columns;
 }
 
+__device__ __forceinline__ KeyRange hull_of_block(const ScoreParams& p, const Block& block) {
+    return hull_of_rows(p.view, block.request, block.rows, block.row, block.row + block.tokens);
+}
+
+// Of a block of so many tokens, whose rows see these keys.
 template <class T>
-__device__ __forceinline__ BlockWork load_block_work(const ScoreParams& p, const Block& block) {
-    const KeyRange hull = hull_of_rows(p.view, block.request, block.rows, block.row, block.row + block.tokens);
-    return block_work(hull, block.tokens, T::kTileKeys, T::kBlockCost, T::tile_cost(block.tokens),
-                      columns_to_fill<T>(p));
+__device__ __forceinline__ BlockWork work_of(const ScoreParams& p, const KeyRange& hull, int32_t tokens) {
+    return block_work(hull, tokens, T::kTileKeys, T::kBlockCost, T::tile_cost(tokens), columns_to_fill<T>(p));
 }
 
 // Brings the Q of rows to L2, by `threads` threads; a row of 128 bytes is a line.
@@ -70,22 +74,78 @@ __device__ __forceinline__ void prefetch_query(const ScoreParams& p, int32_t row
         ptx::prefetch_global_l2(from + line * kDepth);
 }
 
+// Where this CTA's share begins if all rows see as many keys. What is likely to be asked for first is brought to L2
+// while the share is still looked for: from DRAM Q alone takes longer than that.
+template <class T>
+__device__ __forceinline__ int32_t likely_row(const ScoreParams& p) {
+    const auto rows = static_cast<uint32_t>(p.view.rows);
+    const uint32_t index = ptx::ctaid_x(), count = ptx::nctaid_x();
+    const uint32_t row = rows / count * index + rows % count * index / count;
+    return static_cast<int32_t>(row - row % T::kBlockTokens);
+}
+template <class T>
+__device__ __forceinline__ int32_t likely_tokens(const ScoreParams& p, int32_t row) {
+    return p.view.rows - row < T::kBlockTokens ? p.view.rows - row : T::kBlockTokens;
+}
+// The block's Q, by one thread.
+template <class T>
+__device__ __forceinline__ void prefetch_likely_query(const ScoreParams& p) {
+    const int32_t row = likely_row<T>(p);
+    ptx::cp_async_bulk_prefetch_l2(p.q + int64_t{row} * (T::kHeads * kDepth),
+                                   static_cast<uint32_t>(likely_tokens<T>(p, row) * T::kHeads * kDepth));
+}
+// Its weights, and a tile of the first request's contiguous keys, another by every CTA: by all lanes of a warp.
+template <class T>
+__device__ __forceinline__ void prefetch_likely_rest(const ScoreParams& p, uint32_t lane) {
+    const int32_t keys = p.view.keys_limit;
+    if (lane == 0 && !p.block_table && keys > 0) {
+        const uint32_t tiles = static_cast<uint32_t>(keys + T::kTileKeys - 1) / T::kTileKeys;
+        const auto key = static_cast<int32_t>(ptx::ctaid_x() % tiles) * T::kTileKeys;
+        const int32_t rest = keys - key;
+        ptx::cp_async_bulk_prefetch_l2(p.k + int64_t{key} * kDepth,
+                                       static_cast<uint32_t>((rest < T::kTileKeys ? rest : T::kTileKeys) * kDepth));
+    }
+    if constexpr (T::kPlain) {
+        const int32_t row = likely_row<T>(p);
+        const auto* weights = static_cast<const float*>(p.q_scale) + int64_t{row} * T::kHeads;
+        if (const uint32_t first = lane * 32; first < static_cast<uint32_t>(likely_tokens<T>(p, row) * T::kHeads))
+            ptx::prefetch_global_l2(weights + first);
+    }
+}
+
 // T::kScanThreads threads; a barrier of theirs, and another must follow before shared.start is read. `own` is the cost
 // of a thread's segment of the work; before is that of all segments before it.
 struct Segment {
-    int64_t before, begin, end;
-    bool has_start;   // the share [begin, end) begins in this segment
+    int64_t before, own, begin, end;   // the share is [begin, end)
+    __device__ __forceinline__ bool has(int64_t cost) const {
+        return begin < end && cost >= before && cost < before + own;
+    }
 };
-// Named barriers: T::kWarmUp, of the threads that share out, and theirs with the loading warps that bring items and
-// tiles. sm90_fast has 1 to 3, all have 0.
-inline constexpr uint32_t kScanBarrier = 4, kItemBarrier = 5, kTileBarrier = 6;
+// Named barriers: T::kWarmUp, of the threads that share out, and theirs with the loading warp that brings items, those
+// that bring the first tiles, and the one that does not. sm90_fast has 1 to 3, all have 0.
+inline constexpr uint32_t kScanBarrier = 4, kItemBarrier = 5, kTileBarrier = 6, kWalkBarrier = 7;
+
+// T::kWarmUp: the warps that load a share's first tiles, all but one of the tiles' warps.
+template <class T>
+inline constexpr uint32_t kFirstWarps = T::kLoaderWarps - 1;
+
+// T::kWarmUp: a share begins with the block in which its first tiles' costs end, so that a block of few tiles does not
+// have to be followed in haste by the next; what it has before that block comes last.
+template <class T>
+__device__ __forceinline__ int64_t first_cost(int64_t share) {
+    if constexpr (T::kWarmUp) {
+        const int64_t first = T::kBlockCost + T::kStages * T::tile_cost(T::kBlockTokens);
+        return first < share / 2 ? first : share / 2;
+    }
+    return 0;
+}
 
 template <class T>
 __device__ __forceinline__ Segment share_out(typename T::Shared& shared, uint32_t thread, int64_t own) {
     const uint32_t lane = thread % 32;
     const int64_t through = inclusive_scan(own, lane);
     if (lane == 31) shared.warp_cost[thread / 32] = through;
-    if (thread == 0) shared.start = {0, 0, 0, 0, {0, 0, 0}};
+    if (thread == 0) shared.start = {};
     if constexpr (T::kScanThreads == T::kThreads) ptx::bar_sync();
     else ptx::bar_sync(kScanBarrier, T::kScanThreads);
     const int64_t warps = inclusive_scan(lane < T::kScanThreads / 32 ? shared.warp_cost[lane] : 0, lane);
@@ -94,7 +154,7 @@ __device__ __forceinline__ Segment share_out(typename T::Shared& shared, uint32_
     const int64_t before = before_warp + through - own;
     const int64_t begin = share_begin(total, ptx::ctaid_x(), ptx::nctaid_x());
     const int64_t end = share_begin(total, ptx::ctaid_x() + 1, ptx::nctaid_x());
-    return {before, begin, end, begin < end && begin >= before && begin < before + own};
+    return {before, own, begin, end};
 }
 
 // T::kScanThreads threads; behind the barrier at its end, in which all who read it must take part, shared.start holds.
@@ -106,14 +166,16 @@ __device__ __forceinline__ void find_start(const ScoreParams& p, typename T::Sha
     const int32_t each = (count + T::kScanThreads - 1) / T::kScanThreads;
     const int64_t first = int64_t{thread} * each;
     const auto last = static_cast<int32_t>(first + each < count ? first + each : count);
-    int64_t own = 0, first_cost = 0;
+    int64_t own = 0;
     Block first_block{};
+    KeyRange first_keys{0, 0};
     if (T::kAlwaysBlocks || differ) {
         Block block = block_from_row(p.view, first, T::kBlockTokens);
         first_block = block;
         for (; block.row < last; block = next_block(p.view, block, T::kBlockTokens)) {
-            own += load_block_work<T>(p, block).cost();
-            if (block.row == first_block.row) first_cost = own;
+            const KeyRange keys = hull_of_block(p, block);
+            if (block.row == first_block.row) first_keys = keys;
+            own += work_of<T>(p, keys, block.tokens).cost();
         }
     } else {
         for (auto request = static_cast<int32_t>(first); request < last; ++request) {
@@ -121,17 +183,35 @@ __device__ __forceinline__ void find_start(const ScoreParams& p, typename T::Sha
             own += work.units * work.cost;
         }
     }
+    if (T::kWarmUp && thread == 0 && own > 0) prefetch_likely_query<T>(p);   // behind the lengths that it is made of
     const Segment segment = share_out<T>(shared, thread, own);
-    if (segment.has_start) {
+    const int64_t at = segment.begin + first_cost<T>(segment.end - segment.begin);
+    if (segment.has(at) || (T::kWarmUp && segment.has(segment.begin))) {
         int64_t before = segment.before;
-        if (segment.begin < before + first_cost) {   // mostly: a segment is a block where rows are few
-            shared.start = {segment.begin - before, segment.end - before, first_block.request, first_block.row,
-                            first_block.rows};
-        } else if (differ) {
-            Block block = block_from_row(p.view, first, T::kBlockTokens);
-            for (int64_t cost; segment.begin >= before + (cost = load_block_work<T>(p, block).cost()); before += cost)
-                block = next_block(p.view, block, T::kBlockTokens);
-            shared.start = {segment.begin - before, segment.end - before, block.request, block.row, block.rows};
+        if (T::kAlwaysBlocks || differ) {
+            bool rest = T::kWarmUp && !segment.has(at);
+#pragma unroll 1
+            while (true) {
+                const int64_t cost = rest ? segment.begin : at;
+                Block block = first_block;   // mostly this: a segment is a block where rows are few
+                KeyRange keys = first_keys;
+                before = segment.before;
+                BlockWork work = work_of<T>(p, keys, block.tokens);
+#pragma unroll 1
+                while (cost >= before + work.cost()) {
+                    before += work.cost();
+                    block = next_block(p.view, block, T::kBlockTokens);
+                    keys = hull_of_block(p, block);
+                    work = work_of<T>(p, keys, block.tokens);
+                }
+                const int64_t begin = segment.begin - before, end = segment.end - before;
+                Start* to = &shared.start;
+                if constexpr (T::kWarmUp) to = rest ? &shared.rest : to;
+                *to = {begin, end, block.request, block.row, block.rows, keys,
+                       block_part(work, columns_to_fill<T>(p), begin, end)};
+                if (rest || begin >= 0 || !segment.has(segment.begin)) break;
+                rest = true;
+            }
         } else {
             auto request = static_cast<int32_t>(first);
             RequestWork work = load_work<T>(p, request);
@@ -140,15 +220,14 @@ __device__ __forceinline__ void find_start(const ScoreParams& p, typename T::Sha
                 work = load_work<T>(p, ++request);
             }
             // Units that begin inside the share are this CTA's.
-            shared.start = {ceil_div(segment.begin - before, work.cost), segment.end - before, request, 0, {0, 0, 0}};
+            const int64_t unit = ceil_div(segment.begin - before, work.cost);
+            shared.start = {unit, segment.end - before, request, 0, {}, {}, {}};
         }
     }
     if constexpr (T::kWarmUp) {
         ptx::bar_arrive(kItemBarrier, T::kScanThreads + 32);
-        ptx::bar_arrive(kTileBarrier, T::kScanThreads + 32 * T::kLoaderWarps);
-        ptx::bar_sync(kScanBarrier, T::kScanThreads);   // meanwhile the loading warp fetches its instructions
-        const int32_t row = shared.start.row, rest = p.view.rows - row;
-        prefetch_query<T>(p, row, rest < T::kBlockTokens ? rest : T::kBlockTokens, thread, T::kScanThreads);
+        ptx::bar_arrive(kTileBarrier, T::kScanThreads + 32 * kFirstWarps<T>);
+        ptx::bar_arrive(kWalkBarrier, T::kScanThreads + 32);
     } else {
         ptx::bar_sync();
     }

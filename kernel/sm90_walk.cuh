@@ -23,49 +23,100 @@ __device__ __forceinline__ KeyRange hull_of_lanes(KeyRange keys) {
     return keys.empty() ? KeyRange{0, 0} : keys;
 }
 
-// Blocks that differ: from shared.start on, a block at a time. Lane t has what row t of the block sees.
-//
-// T::kWarmUp: a block of one tile goes before them without effect, while the other threads find out where the share
-// begins. It fetches the instructions: of a cold launch's time to the first tile they were two thirds, and more where
-// they had to wait behind all CTAs' Q (docs/kernel-sm90.md). The CTA barrier of find_start is here.
-template <class T, Brings kBrings>
+// T::kWarmUp: the share's first item and its first tiles, one a stage, which find_start has handed on. They are brought
+// by little code of their own, since the instructions of a cold launch come from memory while all wait; it is gone
+// through once without effect while the share is still looked for (docs/kernel-sm90.md).
+template <class T>
+__device__ __forceinline__ void load_first(const ScoreParams& p, Loader& loader, typename T::Shared& shared) {
+    const auto lane = static_cast<int32_t>(loader.lane);
+    const bool items = loader.warp == T::kItemWarp;
+    loader.idle = true;
+    Start start{0, 0, 0, 0, {0, 0, 0}, {0, 0}, {0, 1, 0, 0}};
+#pragma unroll 1
+    while (true) {
+        if (!loader.idle) {
+            if (items) ptx::bar_sync(kItemBarrier, T::kScanThreads + 32);
+            else ptx::bar_sync(kTileBarrier, T::kScanThreads + 32 * kFirstWarps<T>);
+            start = shared.start;
+        }
+        const Block block = block_of_start(start, T::kBlockTokens);
+        const BlockPart& part = start.part;
+        if (!part.empty()) {
+            if (items) {
+                const Item item = item_of<T>(0, block.row, block.tokens, part);
+                ask_item<T>(p, loader, shared, item);
+                KeyRange sees{0, 0};
+                if (lane < block.tokens) sees = live_keys(p.view, block.request, block.rows, block.row + lane);
+                hand_item<T>(p, loader, shared, item, sees);
+            } else if (!p.block_table) {
+#pragma unroll 1
+                for (auto i = static_cast<int32_t>(loader.idle ? 0 : loader.warp); i < part.tiles && i < T::kStages;
+                     i += kFirstWarps<T>)
+                    load_first_tile<T>(p, loader, shared, start.keys, block.request, part.tile + i,
+                                       static_cast<uint32_t>(i));
+            } else {
+#pragma unroll 1
+                for (auto i = static_cast<int32_t>(loader.idle ? 0 : loader.warp); i < part.tiles && i < T::kStages;
+                     i += kFirstWarps<T>) {
+                    const Pages pages = pages_at<T>(p, loader, {block.request, block.row, block.tokens, start.keys,
+                                                                part.tile + i, 0, {}, {}});
+                    load_tile<T, true>(p, loader, shared, pages, part.tile + i, static_cast<uint32_t>(i));
+                }
+            }
+        }
+        if (!loader.idle) return;
+        loader.idle = false;
+    }
+}
+
+// Blocks that differ: from shared.start on, a block at a time, then what of the share lies before it. Lane t has what
+// row t of the block sees. T::kWarmUp: the last of the tiles' warps first goes through a block of one tile without
+// effect and so fetches the instructions for all, while the others load the first tiles.
+template <class T>
 __device__ __forceinline__ void load_blocks(const ScoreParams& p, Loader& loader, typename T::Shared& shared) {
     int64_t begin = 0, left = 0;
     Block block{0, 0, 0, {0, 0, 0}};
+    bool rest = false;
     const auto from_start = [&] {
         begin = shared.start.unit;
         left = shared.start.cost_end;
         block = block_of_start(shared.start, T::kBlockTokens);
+        if constexpr (T::kWarmUp) loader.begun = shared.start.part.empty() ? 0 : T::kStages;
     };
-    loader.idle = T::kWarmUp;
-    if (!T::kWarmUp) from_start();
+    loader.idle = T::kWarmUp && loader.warp == kFirstWarps<T>;
+    if (loader.idle) {
+        prefetch_likely_rest<T>(p, loader.lane);
+    } else {
+        if constexpr (T::kWarmUp) load_first<T>(p, loader, shared);
+        from_start();
+    }
 #pragma unroll 1
     while (loader.idle || (left > 0 && block.tokens > 0)) {
         const auto lane = static_cast<int32_t>(loader.lane);
-        KeyRange sees{0, 0}, hull{0, 0};
-        BlockPart part{0, 0, 0, 0};
-        // The first of the tiles' warps fetches this, the others what is behind it. Plain kernels: elsewhere the
-        // registers do not reach.
-        if (!T::kPlain || !loader.idle || kBrings == Brings::kItems || loader.warp == 0) {
-            if (lane < block.tokens) sees = live_keys(p.view, block.request, block.rows, block.row + lane);
-            hull = hull_of_lanes(sees);
-            const BlockWork work = block_work(hull, block.tokens, T::kTileKeys, T::kBlockCost,
-                                              T::tile_cost(block.tokens), columns_to_fill<T>(p));
-            part = block_part(work, columns_to_fill<T>(p), begin, left);
-            left -= work.cost();
-            begin = 0;
-        }
+        KeyRange sees{0, 0};
+        if (lane < block.tokens) sees = live_keys(p.view, block.request, block.rows, block.row + lane);
+        const KeyRange hull = hull_of_lanes(sees);
+        const BlockWork work = work_of<T>(p, hull, block.tokens);
+        BlockPart part = block_part(work, columns_to_fill<T>(p), begin, left);
+        left -= work.cost();
+        begin = 0;
         if (loader.idle) part = {0, T::kLoaderWarps, 0, 0};
-        if (part.tiles > 0 || part.fill_begin < part.fill_end)
-            load_run<T, kBrings>(p, loader, shared, block.request, hull, block.row, block.tokens, part, sees);
+        if (!part.empty())
+            load_run<T>(p, loader, shared, block.request, hull, block.row, block.tokens, part, sees);
         if (!loader.idle) {
             block = next_block(p.view, block, T::kBlockTokens);
+            if constexpr (T::kWarmUp) {
+                if (rest || (left > 0 && block.tokens > 0) || shared.start.unit >= 0) continue;
+                rest = true;   // up to where shared.start began
+                begin = shared.rest.unit;
+                left = begin - shared.start.unit;
+                block = block_of_start(shared.rest, T::kBlockTokens);
+            }
             continue;
         }
         loader.idle = false;
         loader.ring = loader.items = 0;
-        if (kBrings == Brings::kItems) ptx::bar_sync(kItemBarrier, T::kScanThreads + 32);
-        else ptx::bar_sync(kTileBarrier, T::kScanThreads + 32 * T::kLoaderWarps);
+        ptx::bar_sync(kWalkBarrier, T::kScanThreads + 32);
         from_start();
     }
 }
@@ -83,7 +134,7 @@ __device__ __forceinline__ int64_t hidden(int64_t value) {
 // Rectangles: requests 32 at a time, one a lane.
 template <class T>
 __device__ __forceinline__ void load_requests(const ScoreParams& p, Loader& loader, typename T::Shared& shared) {
-    Start start{0, 1, 0, 0, {0, 0, 0}};
+    Start start{0, 1, 0, 0, {}, {}, {}};
     bool shared_out = p.view.batch > kWarpBatch;
     if (shared_out) start = shared.start;
     int64_t unit = start.unit, cost_end = start.cost_end;
@@ -131,7 +182,7 @@ __device__ __forceinline__ void load_requests(const ScoreParams& p, Loader& load
                 unit += run.tiles;
                 const int32_t token = run.block * T::kBlockTokens;
                 const int32_t rest = tokens - token;
-                load_run<T, Brings::kBoth>(p, loader, shared, base + static_cast<int32_t>(from), {0, keys}, row + token,
+                load_run<T>(p, loader, shared, base + static_cast<int32_t>(from), {0, keys}, row + token,
                             rest < T::kBlockTokens ? rest : T::kBlockTokens, {run.tile, run.tiles, 0, 0}, {0, keys});
             }
             unit = 0;
@@ -141,18 +192,8 @@ __device__ __forceinline__ void load_requests(const ScoreParams& p, Loader& load
 
 template <class T>
 __device__ __forceinline__ void load_all(const ScoreParams& p, Loader& loader, typename T::Shared& shared) {
-    if constexpr (T::kItemWarp == T::kLoaderWarps) {   // a warp for items alone runs ahead of the tiles
-        static_assert(T::kAlwaysBlocks);
-        if (loader.warp != T::kItemWarp) {
-            load_blocks<T, Brings::kTiles>(p, loader, shared);
-            return;
-        }
-        load_blocks<T, Brings::kItems>(p, loader, shared);
-    } else if (T::kAlike || !blocks_differ<T>(p)) {
-        load_requests<T>(p, loader, shared);
-    } else {
-        load_blocks<T, Brings::kBoth>(p, loader, shared);
-    }
+    if (T::kAlwaysBlocks || (!T::kAlike && blocks_differ<T>(p))) load_blocks<T>(p, loader, shared);
+    else load_requests<T>(p, loader, shared);
     if (loader.warp == T::kItemWarp) load_item<T>(p, loader, shared, {loader.ring, 0, 0, 0, 0, 0, 0, 0}, {0, 0});
 }
 

@@ -83,6 +83,13 @@ LIDX_PTX void cp_async_mbarrier_arrive_noinc(SharedAddr addr) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(addr.value) : "memory");
 }
 
+// cp.async.bulk.prefetch.L2.src{.level::cache_hint} [srcMem], size;   .src = { .global }   PTX ISA 8.0, sm_90
+//                                                                       (9.7.9.25.4.2)
+// srcMem and size: multiples of 16.
+LIDX_PTX void cp_async_bulk_prefetch_l2(const void* src, uint32_t size_bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(src), "r"(size_bytes) : "memory");
+}
+
 // prefetch{.tensormap_space}.tensormap [a];  .tensormap_space = { .const, .param }     PTX ISA 8.0, sm_90 (9.7.9.15)
 // A generic address (no space) inside a kernel parameter, .const or .global.
 LIDX_PTX void prefetch_tensormap(const TensorMap* a) { asm volatile("prefetch.tensormap [%0];" ::"l"(a) : "memory"); }

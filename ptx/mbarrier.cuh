@@ -36,6 +36,14 @@ LIDX_PTX void mbarrier_arrive_expect_tx(SharedAddr addr, uint32_t tx_count_bytes
                  : "memory");
 }
 
+// mbarrier.expect_tx{.sem.scope}{.space}.b64 [addr], txCount;   .sem = { .relaxed }, .scope = { .cta, .cluster }
+//                                                                       PTX ISA 8.0, sm_90 (9.7.13.15.11)
+// Raises the phase's tx-count by txCount bytes; no arrival.
+LIDX_PTX void mbarrier_expect_tx(SharedAddr addr, uint32_t tx_count_bytes) {
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(addr.value), "r"(tx_count_bytes)
+                 : "memory");
+}
+
 // mbarrier.try_wait.parity{.sem.scope}{.shared{::cta}}.b64 waitComplete, [addr], phaseParity{, suspendTimeHint};
 //                                                                       PTX ISA 7.8, sm_90 (9.7.13.15.16)
 // Potentially blocking; true if the phase of that parity is complete. Default: acquire, CTA scope. Call it in a loop.

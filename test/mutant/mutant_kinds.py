@@ -5,6 +5,7 @@ import re
 WAIT = r"mbarrier\.try_wait\.parity\.shared::cta\.b64 p, \[(%r\d+)\], (%r\d+);"
 EXPECT = r"mbarrier\.arrive\.expect_tx\.shared::cta\.b64 _, \[(%r\d+)\], (%r\d+);"
 ARRIVE = r"mbarrier\.arrive\.shared::cta\.b64 _, \[(%r\d+)\]((?:, %r\d+)?);"
+EXPECT_ALONE = r"mbarrier\.expect_tx\.relaxed\.cta\.shared::cta\.b64 \[(%r\d+)\], (%r\d+);"
 INIT = r"mbarrier\.init\.shared::cta\.b64 \[(%r\d+)\], (%r\d+);"
 TENSOR_LOAD = r"(cp\.async\.bulk\.tensor\.\dd\.shared::cluster\.global[\w.:]*) \[(%r\d+)\], ([^;]*), \[(%r\d+)\];"
 # With the predicate that guards it.
@@ -97,7 +98,7 @@ WGMMA = [
          r"mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [\1]\2;", UNORDERED | {"mbarrier-phase-aliasing"},
          [1, 2]),
     Kind("a release counts one more", ARRIVE,
-         r"\g<0> mbarrier.arrive.shared::cta.b64 _, [\1];", COUNTS | BARRIER, [1]),
+         r"\g<0> mbarrier.arrive.shared::cta.b64 _, [\1];", COUNTS | BARRIER | UNDEFINED, [1]),
     Kind("a release to another mbarrier", ARRIVE,
          r"add.u32 \1, \1, 8; mbarrier.arrive.shared::cta.b64 _, [\1]\2; sub.u32 \1, \1, 8;", COUNTS | BARRIER,
          [1]),
@@ -116,6 +117,16 @@ WGMMA = [
          {"scores", "race-same-value"} | UNDEFINED),
     Kind("live keys are not said", r"st\.shared\.u32[^;]*;", "", {"scores"} | UNDEFINED, [0]),
     Kind("a CTA barrier is missing", r"bar\.sync 0;", "", UNORDERED | BARRIER),
+]
+# Q's bytes, ahead of the arrival that hands the rest of the item over.
+ITEM_BYTES = [
+    Kind("Q's bytes are not expected", EXPECT_ALONE, "", BYTES),
+    Kind("too few of Q's bytes expected", EXPECT_ALONE, r"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [\1], 128;",
+         BYTES),
+    Kind("too many of Q's bytes expected", EXPECT_ALONE,
+         r"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [\1], 131072;", BYTES),
+    Kind("Q's bytes expected at another mbarrier", EXPECT_ALONE,
+         r"add.u32 \1, \1, 8; mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [\1], \2; sub.u32 \1, \1, 8;", BARRIER),
 ]
 WARP_MEETS = Kind("the warp does not meet before one lane releases for it", r"bar\.warp\.sync[^;]*;", "",
                   {"ordered-by-convergence", "race-shared", "race-in-warp", "mbarrier-phase-aliasing"}, [0, 1])

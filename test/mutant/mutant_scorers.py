@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mutants of the scorers, for mutant_test.py. A table: kernels and the cases of `check` that each runs, its device,
 kinds of edits, and the equivalent ones (kind, place) with their reasons."""
-from mutant_kinds import (BARRIER, HANDED_OVER, ILLEGAL, IN_FLIGHT, INITIALISATION, STUCK, UNDEFINED, UNORDERED, VALUE,
-                          WARP_MEETS, WGMMA, Kind, counted_up, moved_behind)
+from mutant_kinds import (BARRIER, HANDED_OVER, ILLEGAL, IN_FLIGHT, INITIALISATION, ITEM_BYTES, STUCK, UNDEFINED,
+                          UNORDERED, VALUE, WARP_MEETS, WGMMA, Kind, counted_up, moved_behind)
 
 COMMIT = r"(tcgen05\.commit[^;]*) \[(%r\d+)\];"
 MMA = r"(tcgen05\.mma[\w.:]*) \[(%r\d+)\], (%rd\d+), (%rd\d+), (%r\d+), p;"
@@ -80,7 +80,8 @@ LAST_ITEM = {
     ("k_scale's copies are not announced, their arrivals are", (LAST,)): "it copies nothing",
     ("what a row sees is not said", (LAST,)): "nobody asks what its rows see",
     ("the warp does not meet before one lane releases for it", (LAST,)): "nobody reads what its other lanes store",
-    ("a release that releases nothing", (LAST, "else ptx::mbarrier_arrive(full);")): "it has no weights",
+    ("a release that releases nothing", ("else ptx::mbarrier_arrive(full);",)):
+        "the warp met behind its weights, and the lane that handed the item over released them for it",
     # Lanes of an emulated warp arrive together: the first arrivals complete the phase, the elected lane's among them.
     ("a release counts one more", (LAST,)): "nobody waits for the phase behind that of the last item",
     ("what an item is is not said", (LAST, "st_shared_v4_u32(to + 16, ")): "it has no keys and no columns to fill",
@@ -92,17 +93,10 @@ LAST_ITEM_OF_PLAIN = {name: why for name, why in LAST_ITEM.items() if name[0] no
 ITEM_WARP = {
     **LAST_ITEM,
     ("where the share begins is not said", 0): "a share without work has no tokens, whatever its cost",
-    ("what an item is is not said", 5): "a share without work has no tokens, whatever its last rows are",
-    ("weights of no token are not zeros, or weights are not stored", 0): "rows that do not exist are not stored",
-}
-
-RECTANGLES = {
-    # load_requests() makes runs of one tile or more (run_at, and `rest_units` behind it); only the item behind the
-    # last and those of blocks, each inlined apart, come without.
-    (kind, ("load_requests<T>(p, loader, shared);", "  ptx::mbarrier_arrive(full);")):
-        "a rectangle has tiles, so none of its items comes without Q"
-    for kind in ("a release is missing", "a release that releases nothing", "a release counts one more",
-                 "a release to another mbarrier")
+    **{("what an item is is not said", place): "a share without work has no cost, whatever its rows and keys are"
+       for place in (0, 1)},
+    ("weights of no token are not zeros, or weights are not stored", ("pad_weights<T>(loader, shared, item);",)):
+        "rows that do not exist are not stored",
 }
 
 SM90 = {
@@ -121,7 +115,7 @@ SM90 = {
         "h64/d128/t9/b6/n100/p64/block-split/pad0/gap0/lattice/lengths/nocheck/guard/s2113/fill9,sms1",
         "h64/d128/t9/b6/n100/p64/block-split/pad0/gap0/lattice/lengths/nocheck/guard/s2114/wbf16,fill9,sms1"]},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
-    "mutants": HANDED_OVER + WGMMA + [
+    "mutants": HANDED_OVER + WGMMA + ITEM_BYTES + [
         Kind("the consumers do not meet", r"bar\.sync \d+, \d+;|bar\.sync %r\d+, %r\d+;|barrier\.sync[^;]*;", "",
              {"mbarrier-phase-aliasing", "scores"}, []),
         WARP_MEETS,
@@ -140,7 +134,6 @@ SM90 = {
         **{("the warp does not meet before one lane releases for it", place): "it met behind all lanes' reads of it"
            for place in range(2, 24, 2)},
     },
-    "unreached": RECTANGLES,
 }
 
 
@@ -154,7 +147,8 @@ SM90_PAIR = {
         "h64/d128/t6/b40/n100/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2108"]},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
     "few": 1,
-    "mutants": HANDED_OVER + [kind for kind in WGMMA if kind.what != "what a row sees is not said"] + [WARP_MEETS],
+    "mutants": HANDED_OVER + ITEM_BYTES + [
+        kind for kind in WGMMA if kind.what != "what a row sees is not said"] + [WARP_MEETS],
     "equivalent": {
         **INITIALISATION,
         **LAST_ITEM_OF_PLAIN,
@@ -169,7 +163,6 @@ SM90_PAIR = {
         ("the warp does not meet before one lane releases for it", ("        ptx::bar_warp_sync(ptx::kFullMask);",)):
             "it met at the release of the item's last tile, behind all that its lanes read of the item",
     },
-    "unreached": RECTANGLES,
 }
 
 SM90_DECODE = {
@@ -220,7 +213,7 @@ ITEMS = [
     Kind("a warp's cost is not said", r"st\.shared\.u64[^;]*;", "", VALUE | UNDEFINED),
     Kind("weights of no token are not zeros, or weights are not stored", r"st\.shared\.f32[^;]*;", "",
          VALUE | UNDEFINED),
-    Kind("a lane's sum is its own", r"shfl\.sync\.bfly\.b32 (%\w+), (%\w+), [^;]*;", r"mov.b32 \1, \2;", VALUE, [-1],
+    Kind("a lane's sum is its own", r"shfl\.sync\.bfly\.b32 (%\w+), (%\w+), [^;]*;", r"mov.b32 \1, \2;", VALUE, [0],
          every=False),
     Kind("an MMA adds to what was there", r"wgmma\.mma_async[^;]*, p, 1, 1;", r"setp.eq.u32 p, 0, 0; \g<0>",
          VALUE | UNDEFINED, [0], every=False),
@@ -234,7 +227,8 @@ SM90_WIDE = {
     "kernels": {name: [
         f"{shape}/d128/t17/b3/n700/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2111/causal,sms1",
         f"{shape}/d128/t9/b2/n900/p96/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2112{more}",
-        f"{shape}/d128/t2/b3/n64/p64/block-split/pad0/gap0/lattice/dead/nocheck/guard/s2113"] + [
+        f"{shape}/d128/t2/b3/n64/p64/block-split/pad0/gap0/lattice/dead/nocheck/guard/s2113",
+        f"{shape}/d128/t9/b2/n900/p0/contiguous/pad0/gap0/lattice/ragged/nocheck/guard/s2114"] + [
         f"{shape}/d128/t9/b6/n100/p64/block-split/pad0/gap0/lattice/lengths/nocheck/guard/{filled},sms1"
         for filled in ("s2113/fill9", "s2114/wbf16,fill9") if more] + [
         f"{shape}/d128/t2/b404/n64/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2205/causal"
@@ -244,7 +238,7 @@ SM90_WIDE = {
                                   ("sm90_wide_h32_plain", "h32", ""))},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
     "few": 1,
-    "mutants": PREFILL,
+    "mutants": PREFILL + ITEM_BYTES,
     "equivalent": {
         **INITIALISATION,
         ("wgmma.fence is missing", 1): "no register of its MMA was accessed since the fence before",
@@ -261,11 +255,13 @@ SM90_FAST = {
         "h64/d128/t6/b5/n200/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2202/wbf16,fill9,sms1",
         "h64/d128/t2/b6/n64/p64/block-split/pad0/gap0/lattice/dead/nocheck/guard/s2113/causal",
         "h64/d128/t13/b6/n100/p64/block-split/pad0/gap0/lattice/lengths/nocheck/guard/s2113/fill9,sms1",
+        "h64/d128/t13/b2/n900/p0/contiguous/pad0/gap0/lattice/ragged/nocheck/guard/s2114",
         "h64/d128/t2/b404/n64/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2205/causal"],
                 "sm90_fast_h32": [
         "h32/d128/t25/b2/n450/p16/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2203/causal,sms1",
         "h32/d128/t12/b5/n200/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2204/wbf16,fill9,sms1",
         "h32/d128/t2/b40/n64/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2206",
+        "h32/d128/t25/b2/n900/p0/contiguous/pad0/gap0/lattice/ragged/nocheck/guard/s2114",
         "h32/d128/t2/b12/n64/p64/block-split/pad0/gap0/lattice/dead/nocheck/guard/s2113/causal"]},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
     "few": 1,
@@ -278,6 +274,8 @@ SM90_FAST = {
     "equivalent": {
         **INITIALISATION,
         ("a wait that acquires nothing", 6): "a group without tokens reads nothing of the tile",
+        # Q is not among what completes the phase; weights, keys and rows are stored before any of the lanes arrives.
+        ("a release counts one more", ("else ptx::mbarrier_arrive(full);",)): "all that it completes early is there",
         **ITEM_WARP,
     },
 }

@@ -478,6 +478,33 @@ TEST_CASE("SM90 schedule: every unit has one CTA, and runs cover every tile of e
     CHECK(share_begin(10, 4, 4) == 10);
 }
 
+TEST_CASE("SM90 schedule: what of a block lies in a share, by hand") {
+    using namespace sm90_score;
+    // Keys 200 .. 639 in tiles of 96 are tiles 2 to 6, which begin at the costs 14, 33, 52, 71 and 90; the end is 109.
+    const BlockWork work = block_work({200, 640}, 8, 96, 14, 19, 0);
+    CHECK(work.cost() == 109);
+    const struct {
+        int64_t begin, end;
+        int32_t tile, tiles;
+    } rows[] = {{0, 109, 2, 5},  {-7, 14, 2, 0},  {-7, 15, 2, 1},  {0, 33, 2, 1},     {0, 34, 2, 2},
+                {14, 33, 2, 1},  {15, 33, 3, 0},  {33, 90, 3, 3},  {89, 91, 6, 1},    {90, 109, 6, 1},
+                {91, 109, 7, 0}, {109, 500, 7, 0}, {-3, 0, 2, 0},  {20, 60, 3, 2},
+                {0, 1'000'000'000'000, 2, 5}};
+    for (const auto& row : rows) {
+        CAPTURE(row.begin, row.end);
+        const BlockPart part = block_part(work, 0, row.begin, row.end);
+        CHECK(part.tile == row.tile);
+        CHECK(part.tiles == row.tiles);
+        CHECK(part.empty() == (row.tiles == 0));
+    }
+    CHECK(block_part(block_work({0, 0}, 8, 96, 14, 19, 0), 0, 0, 5).empty());
+    // Columns alone: 8 rows of 1000 are 16 units of 512 cells, and one.
+    const BlockWork fill = block_work({0, 0}, 8, 96, 14, 19, 1000);
+    CHECK(fill.cost() == 17);
+    CHECK_FALSE(block_part(fill, 1000, 0, 1).empty());
+    CHECK(block_part(fill, 1000, 17, 30).empty());
+}
+
 TEST_CASE("SM90 decode layout: sizes, offsets, and the rows of the variant table") {
     CHECK(offsetof(sm90_decode::Shared, k_scale) == 16384);
     CHECK(offsetof(sm90_decode::Shared, weights) == 16384 + 512);

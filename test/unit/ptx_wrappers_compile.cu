@@ -92,6 +92,7 @@ extern "C" __global__ void wrappers_mbarrier_bulk_tensor(const __grid_constant__
     fence_mbarrier_init_release_cluster();
     fence_proxy_async_shared_cta();
     mbarrier_arrive_expect_tx(full, 8192);
+    mbarrier_expect_tx(full, 8192);
     cp_async_bulk_tensor_2d(cvta_to_shared(box), &map, at[0], at[1], full);
     cp_async_bulk_tensor_3d(cvta_to_shared(box) + 4096, &map, at[0], at[1], at[2], full);
     cp_async_bulk_tensor_5d(cvta_to_shared(box), &map, at[0], at[1], at[2], at[3], at[4], full);
@@ -102,6 +103,7 @@ extern "C" __global__ void wrappers_mbarrier_bulk_tensor(const __grid_constant__
     cp_async_commit_group();
     cp_async_wait_group<1>();
     prefetch_global_l2(codes);
+    cp_async_bulk_prefetch_l2(codes, 8192);
     uint32_t fragment[4];
     ldmatrix_m8n8_x4_b16(fragment, cvta_to_shared(box));
     st_shared_u32(cvta_to_shared(box), fragment[0] + fragment[1] + fragment[2] + fragment[3]);
