@@ -30,18 +30,21 @@ class Locate(unittest.TestCase):
                 pass
         return home
 
-    def locate(self, option="", path="", home=None):
+    def locate(self, option="", path="", home=None, installed=()):
         environment = {"PATH": f"{path}:/usr/bin:/bin" if path else "/nowhere"}
         if home:
             environment["CUDA_HOME"] = home
-        with mock.patch.dict(os.environ, environment, clear=True):
+        with (mock.patch.dict(os.environ, environment, clear=True),
+              mock.patch.object(cuda_locate, "INSTALLED", installed)):
             return cuda_locate.locate(option, self.folder)
 
     def test_order(self):
-        option, home, path = (self.toolkit(name, "13.0") for name in ("a", "b", "c"))
+        option, home, path, package = (self.toolkit(name, "13.0") for name in ("a", "b", "c", "d"))
+        packages = (os.path.join(self.folder, "none"), package)
         wheels = self.toolkit(".venv/lib/python3.11/site-packages/nvidia/cu13", "13.0")
         for arguments, expected in (((option, path + "/bin", home), option), (("", path + "/bin", home), home),
-                                    (("", path + "/bin"), path), (("",), wheels)):
+                                    (("", path + "/bin", None, packages), path), (("", "", None, packages), package),
+                                    (("",), wheels)):
             found, _ = self.locate(*arguments)
             self.assertEqual(os.path.realpath(found["nvcc"]), os.path.realpath(os.path.join(expected, "bin", "nvcc")))
 

@@ -1068,6 +1068,8 @@ class BadInput(Command):
         self.damaged("page_size: -64", "case.json", put(json.dumps(dict(base, page_size=-64))))
         self.damaged("page_size: 64.5", "case.json", put(json.dumps(dict(base, page_size=64.5))))
         self.damaged("lattice: 3", "case.json", put(json.dumps(dict(base, lattice=3))))
+        self.damaged("field 'visiblity' is none of a case; there are format, version, layout", "case.json",
+                     put(json.dumps(dict(base, visiblity="causal"))))
         # What it says of the arrays must be true of them.
         pages = read_npy(os.path.join(self.case, "k_cache.npy"))[0][0]
         for name, value in (("batch", 2), ("rows", 2), ("heads", 32), ("depth", 128), ("num_pages", pages)):

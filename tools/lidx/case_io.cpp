@@ -183,6 +183,18 @@ void read_sight(const nlohmann::json& json, const std::filesystem::path& dir, Ca
     }
 }
 
+// A misspelt field would leave what it is meant for at its default.
+void require_known_fields(const nlohmann::json& json, const std::filesystem::path& json_path) {
+    constexpr const char* kFields[] = {"format", "version", "layout", "page_size", "lattice", "row_map", "visibility",
+                                       "compress_ratio", "batch", "rows", "heads", "depth", "longest", "num_pages",
+                                       "origin"};
+    std::string expected;
+    for (const char* name : kFields) expected += (expected.empty() ? "" : ", ") + std::string(name);
+    for (const auto& [name, value] : json.items())
+        require(std::find(std::begin(kFields), std::end(kFields), name) != std::end(kFields), json_path,
+                "field '" + name + "' is none of a case; there are " + expected);
+}
+
 // Of case.json alone.
 void read_layout(const nlohmann::json& json, const std::filesystem::path& json_path, Case& c) {
     const nlohmann::json& layout = field(json, "layout", json_path);
@@ -273,6 +285,8 @@ Case read_case(const std::filesystem::path& dir) {
     const nlohmann::json& version = field(json, "version", json_path);
     require(version == kFormatVersion, json_path,
             "version: " + version.dump() + ", expected " + std::to_string(kFormatVersion));
+
+    require_known_fields(json, json_path);
 
     Case c;
     read_layout(json, json_path, c);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Finds the CUDA 13 compiler and prints key=value lines for meson: nvcc, ptxas, fatbinary, nvdisasm, cuobjdump,
-include, version. Looks at the option, CUDA_HOME, PATH and the wheels in <root>/.venv, in that order; the first
-place that holds a complete toolkit of the right version wins."""
+include, version. Looks at the option, CUDA_HOME, PATH, where NVIDIA's packages install, and the wheels in <root>/.venv,
+in that order; the first place that holds a complete toolkit of the right version wins."""
 import argparse
 import glob
 import os
@@ -13,6 +13,7 @@ import sys
 
 WANTED = "13.0"
 NEEDED = ("nvcc", "ptxas", "fatbinary")
+INSTALLED = ("/usr/local/cuda-13.0", "/usr/local/cuda")   # the packages put neither on PATH
 
 
 def version_of(nvcc):
@@ -46,6 +47,9 @@ def candidates(option, root):
     if on_path:
         yield "PATH", os.path.dirname(os.path.dirname(os.path.realpath(on_path)))
         yield "PATH", os.path.dirname(os.path.dirname(os.path.abspath(on_path)))
+    for home in INSTALLED:
+        if os.path.isdir(home):
+            yield "installed", home
     for home in wheel_homes(root):
         yield ".venv", home
 
@@ -79,7 +83,7 @@ def main():
     args = parser.parse_args()
     found, refused = locate(args.option, args.root)
     if not found:
-        why = "; ".join(refused) if refused else "none on PATH, in CUDA_HOME or in .venv"
+        why = "; ".join(refused) if refused else "none in CUDA_HOME, on PATH, in /usr/local/cuda or in .venv"
         print(f"no CUDA {WANTED} compiler: {why}. Run tools/setup, or set -Dtoolkit_home.", file=sys.stderr)
         return 1
     for key, value in found.items():
