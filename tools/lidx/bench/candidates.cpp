@@ -139,8 +139,9 @@ CandidatePtr index_candidate(const Machine& machine, const Workload& w, const In
     return candidate;
 }
 
-CandidatePtr topk_candidate(const Machine& machine, const Workload& w, const Extent& extent,
-                            const InputCopies& copies) {
+// overlapped: each selection may begin while the one before it ends (LIDX_FLAG_PDL).
+CandidatePtr topk_candidate(const Machine& machine, const Workload& w, const Extent& extent, const InputCopies& copies,
+                            bool overlapped) {
     struct Held {
         lidx_topk_desc desc;
         std::unique_ptr<DeviceBuffer> workspace;
@@ -149,6 +150,7 @@ CandidatePtr topk_candidate(const Machine& machine, const Workload& w, const Ext
     const auto held = std::make_shared<Held>();
     lidx_topk_desc_init(&held->desc);
     describe_rows(held->desc, w, extent);
+    if (overlapped) held->desc.flags |= LIDX_FLAG_PDL;
     held->desc.row_map = LIDX_ROWS_FIXED;
     held->desc.score_stride = copies.front()->score_stride;
     held->desc.k = kBenchTopK;
@@ -166,7 +168,7 @@ CandidatePtr topk_candidate(const Machine& machine, const Workload& w, const Ext
         args.workspace_bytes = workspace_bytes;
     }
     auto candidate = std::make_unique<Candidate>();
-    candidate->name = "topk";
+    candidate->name = overlapped ? "topk, overlapped" : "topk";
     candidate->gives_indices = true;
     candidate->run = [&machine, held = held.get()](int copy, CUstream stream) {
         machine.check(lidx_topk_enqueue(machine.context(), &held->desc, &held->args[static_cast<size_t>(copy)],
@@ -209,7 +211,8 @@ std::vector<CandidatePtr> lidx_candidates(const Machine& machine, const Workload
     const auto add = [&](CandidatePtr candidate) {
         if (candidate != nullptr) candidates.push_back(std::move(candidate));
     };
-    if (w.work == Work::kTopk) add(topk_candidate(machine, w, extent, copies));
+    if (w.work == Work::kTopk)
+        for (const bool overlapped : {false, true}) add(topk_candidate(machine, w, extent, copies, overlapped));
     if (w.work == Work::kMerge) add(merge_candidate(machine, w, copies));
     if (!w.scores_keys()) return candidates;
 
