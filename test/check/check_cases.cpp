@@ -359,6 +359,10 @@ bool parse_case(const std::string& name, Case* c, std::string* error) {
         }
         begin = end + 1;
     }
+    if (r.engine.scale_table && r.layout != Layout::kSplitPool) {
+        *error = "stable goes with split-pool";   // elsewhere scales lie in their keys' pages
+        return false;
+    }
     *c = r;
     return true;
 }

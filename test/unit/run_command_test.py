@@ -315,11 +315,15 @@ class Outcomes(Command):
                 ("r.json", ("--json", json_file), f"out of buffer x: {json_file} is also written for --json"),
                 ("o.npy", ("--json", json_file, "--stats", json_file), "--stats: "),
                 ("o.npy", ("--trace", kernel), f"--trace: {kernel} is an input"),
-                ("", (), 'entry 0: out: "", expected a file name')):
+                ("", (), 'entry 0: out: "", expected a file name'),
+                ("o.npy\0p", (), 'entry 0: out: "o.npy\\u0000p", expected a file name')):
             entries = [{"buffer": "x.npy", "name": "x", "out": out}]
             self.assertIn(message, self.run_ptx(nothing, *words, args=entries, code=2))
             self.assertEqual(read_npy(self.path("x.npy"))[2], [0, 1, 2, 3])
             self.assertFalse(os.path.exists(json_file))
+        for name in ("", "x.npy\0"):
+            message = f"entry 0: buffer: {json.dumps(name)}, expected a file name"
+            self.assertIn(message, self.run_ptx(nothing, args=[{"buffer": name}], code=2))
 
     def test_deadlock(self):
         text = self.run_ptx(HANG, "--json", self.path("r.json"), block=1, code=4)

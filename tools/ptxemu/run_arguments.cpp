@@ -223,8 +223,10 @@ struct ArgumentList {
     std::vector<uint64_t> offsets;   // of the parts in the parameter block
     uint32_t param_bytes = 0;
 
-    std::filesystem::path resolve(const std::string& name) const {
-        const std::filesystem::path path(name);
+    std::filesystem::path resolve(const Place& at, const json& name) const {
+        const bool usable = name.is_string() && name != "" && name.get<std::string>().find('\0') == std::string::npos;
+        if (!usable) at.fail(shown(name) + ", expected a file name");
+        const std::filesystem::path path(name.get<std::string>());
         return path.is_absolute() ? path : folder / path;
     }
 
@@ -298,7 +300,7 @@ void ArgumentList::collect(const Place& at, const json& entry, const std::string
     }
     const json& what = entry["buffer"];
     if (what.is_string()) {
-        auto path = resolve(what.get<std::string>());
+        auto path = resolve(at / "buffer", what);
         tool::RawNpy array = tool::read_raw_npy(path);
         inputs.push_back(path);
         buffer.descr = array.descr;
@@ -312,11 +314,7 @@ void ArgumentList::collect(const Place& at, const json& entry, const std::string
     } else {
         (at / "buffer").fail(shown(what) + ", expected the name of an .npy file or {shape, dtype, fill}");
     }
-    if (entry.contains("out") && !entry["out"].is_null()) {
-        if (!entry["out"].is_string() || entry["out"] == "")
-            (at / "out").fail(shown(entry["out"]) + ", expected a file name");
-        buffer.out = resolve(entry["out"].get<std::string>());
-    }
+    if (entry.contains("out") && !entry["out"].is_null()) buffer.out = resolve(at / "out", entry["out"]);
     if (!by_name.emplace(buffer.name, buffers.size()).second)
         (at / "name").fail("'" + buffer.name + "' is the name of another buffer, too");
     buffers.push_back(std::move(buffer));
