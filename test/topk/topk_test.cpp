@@ -530,11 +530,11 @@ TEST_CASE("topk: CTAs and parts of a row") {
 // make the device one that takes it for these shapes: the multiprocessors stand beside each. Launches for long rows
 // meet short ones: few keys, and all the CTAs. LIDX_TEST_REPEATS: how often all of it is run.
 std::vector<Case> small_cases(bool bf16, int64_t max_keys, const std::vector<int64_t>& lengths,
-                              const std::vector<Kind>& kinds) {
+                              const std::vector<Kind>& kinds, int k = 150) {
     std::vector<Case> cases;
     for (const Kind kind : kinds)
         for (const bool sorted : {false, true}) {
-            Case c = simple(static_cast<int64_t>(lengths.size()), max_keys, 150, kind, 3400 + cases.size());
+            Case c = simple(static_cast<int64_t>(lengths.size()), max_keys, k, kind, 3400 + cases.size());
             c.sight.lengths = lengths;
             c.stride = cases.size() % 3 == 1 ? max_keys / 4 * 4 : max_keys + 1;
             c.bf16 = bf16;
@@ -564,17 +564,18 @@ void run_clusters(bool bf16, int64_t max_keys, int64_t keys) {
     run_all(small_cases(bf16, max_keys, {keys}, {Kind::kNormal, Kind::kTwoValues}));
     run_all(small_cases(bf16, max_keys, {2000}, {Kind::kNormal, Kind::kNarrow}));
     run_all(small_cases(bf16, max_keys, {300}, {Kind::kTwoValues}));
+    // More than one round of bf16, too: its sample is an infinity, and too few keys are.
+    for (const int64_t of : {2000, 2500}) run_all(small_cases(bf16, max_keys, {of}, {Kind::kMixed}, 400));
 }
 TEST_CASE("small: topk_cluster_fp32", "[.small]") { run_clusters(false, 32768, 32700); }
 TEST_CASE("small: topk_cluster_bf16", "[.small]") { run_clusters(true, 32768, 32700); }
-// Ten rows of two wide CTAs on 20 multiprocessors, one of them long: every key that a thread can hold.
+// Ten rows of two wide CTAs on 20 multiprocessors, one of them long: every key that a thread can hold, some of each
+// chosen in both.
 void run_wide(bool bf16) {
     run_clusters(bf16, 131080, 2500);
-    run_all(small_cases(bf16, 32768, {26000, 0, 151, 0, 0, 0, 0, 0, 0, 0}, {Kind::kNormal}));
+    run_all(small_cases(bf16, 32768, {32760, 0, 151, 0, 0, 0, 0, 0, 0, 0}, {Kind::kNormal}, 500));
     // A bin of the first round holds the whole row: a list of four keys a lane, all in the first CTA.
-    std::vector<Case> listed = small_cases(bf16, 131080, {120}, {Kind::kNarrow});
-    for (Case& c : listed) c.k = 100;
-    run_all(listed);
+    run_all(small_cases(bf16, 131080, {120}, {Kind::kNarrow}, 100));
 }
 TEST_CASE("small: topk_wide_fp32", "[.small]") { run_wide(false); }
 TEST_CASE("small: topk_wide_bf16", "[.small]") { run_wide(true); }
