@@ -340,7 +340,7 @@ __device__ __forceinline__ void load_first_tile(const ScoreParams& p, const Load
 #pragma unroll
         for (int32_t word = 0; word < kWords; ++word)
             ptx::st_shared_u32(ptx::cvta_to_shared(&shared.live[stage][word]), live[word]);
-        ptx::mbarrier_arrive_expect_tx(full, T::kTileKeys * kDepth);
+        ptx::mbarrier_arrive_expect_tx(full, static_cast<uint32_t>(loader.box_slots * kDepth));
         ptx::cp_async_bulk_tensor_3d(ptx::cvta_to_shared(shared.k[stage]), loader.k_map, 0, first, request, full);
     }
     const uint8_t* scale = p.k_scale + request * p.k_scale_page_stride + int64_t{first} * 4 + loader.lane * 4;

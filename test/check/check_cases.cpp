@@ -458,6 +458,8 @@ std::vector<Case> covering_cases() {
             "sm90_fast_h32/h32/d128/t3/b4/n300/p96/block-split/pad0/gap0/lattice/overrun/nocheck/guard/s1413",
             "sm90_fast_h64/h64/d128/t320/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1414",
             "sm90_fast_h32/h32/d128/t320/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1415",
+            "sm90_fast_h64/h64/d128/t13/b9/n63/p0/contiguous/pad0/gap0/lattice/ragged/nocheck/tight/s1420",
+            "sm90_fast_h32/h32/d128/t9/b5/n1/p0/contiguous/pad0/gap0/codes/plain/nocheck/guard/s1421/bf16",
             "auto/h64/d128/t12/b2/n130/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1416/causal,fast",
             "auto/h32/d128/t24/b1/n130/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1417/fast",
             "auto/h64/d128/t11/b2/n130/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1418/fast",
@@ -486,6 +488,10 @@ std::vector<Case> covering_cases() {
             "sm90_wide_h32/h32/d128/t19/b2/n333/p128/block-split/pad0/gap0/normal/ragged/nocheck/guard/s1127/"
             "causal,fill400",
             "sm90_wide_h64_plain/h64/d128/t1/b40/n288/p96/block-split/pad0/gap0/lattice/lengths/check/guard/s1128",
+            // Contiguous keys that are less than a tile: the first tiles' box is as short.
+            "sm90_wide_h64_plain/h64/d128/t31/b5/n95/p0/contiguous/pad16/gap3/lattice/zero-tokens/check/tight/s1129/"
+            "rowlen",
+            "sm90_wide_h32/h32/d128/t17/b2/n1/p0/contiguous/pad0/gap0/normal/plain/nocheck/guard/s1130/w2",
             // A NaN for each head at each place of a token tile, one at a time.
             "sm100_score_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1301",
             "sm100_score_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1302",
