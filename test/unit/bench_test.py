@@ -108,7 +108,7 @@ class Rows(Bench):
         said = self.saved("bench.json", "--filter", "topk$", "--workload", "smoke", "--csv", self.path("some.csv"))
         self.assertEqual(said.returncode, 0, said.stderr)
         with open(self.path("some.csv"), encoding="utf-8", newline="") as file:
-            self.assertEqual([row["workload"] for row in csv.DictReader(file)], ["smoke", "smoke-topk"])
+            self.assertEqual([row["workload"] for row in csv.DictReader(file)], ["smoke", "smoke-topk", "smoke-topk"])
         said = self.saved("bench.json", "--filter", "decode-1x8k")
         self.assertEqual(said.returncode, 2)
         self.assertIn("none of these workloads has a row there", said.stderr)
@@ -152,7 +152,7 @@ class Rows(Bench):
         for option in ("warm", "graph"):
             report, _ = self.report("--filter", "^smoke(-topk|-index)?$", "--runs", "2", "--" + option)
             self.assertEqual((report["timing"], report["runs_per_sample"]), (option, 10))
-            self.assertEqual(len(report["rows"]), 4)
+            self.assertEqual(len(report["rows"]), 5)
             self.assertTrue(all(row["us"] > 0 and row["agrees"] for row in report["rows"]))
 
     def test_flushed_by_reading(self):
@@ -242,7 +242,8 @@ class Rivals(Bench):
 
     def test_one_that_chooses_twice(self):
         report, _ = self.rival("twice", workloads=("smoke-topk",))
-        self.assertRegex(report["rows"][1]["problem"], r"^row 0: index \d+ twice$")
+        self.assertEqual([row["kernel"] for row in report["rows"]], ["topk", "topk, overlapped", NAME])
+        self.assertRegex(report["rows"][2]["problem"], r"^row 0: index \d+ twice$")
 
     def test_one_that_declines_is_no_row(self):
         report, _ = self.rival("declines", code=0)
@@ -251,8 +252,8 @@ class Rivals(Bench):
     def test_one_that_fails_is_a_row_of_its_own(self):
         for mode, problem in (("refuses", "lidx_rival_prepare gave -1"), ("fails", "lidx_rival_run gave 7")):
             report, text = self.rival(mode, "--plot", self.path("b.svg"), workloads=("smoke", "smoke-topk"))
-            self.assertEqual([row["problem"] for row in report["rows"]], ["", problem] * 2)
-            self.assertEqual([row["us"] is None for row in report["rows"]], [False, True] * 2)
+            self.assertEqual([row["problem"] for row in report["rows"]], ["", problem, "", "", problem])
+            self.assertEqual([row["us"] is None for row in report["rows"]], [False, True, False, False, True])
             self.assertIn("FAILED: " + problem, text)
 
     def test_no_rival_at_all(self):
@@ -331,7 +332,7 @@ class Refusals(Bench):
         os.chmod(self.path("r.json"), 0o640)
         self.ok("--workload", "smoke-topk", "--runs", "1", "--json", self.path("link.json"))
         with open(self.path("r.json"), encoding="utf-8") as file:
-            self.assertEqual(len(json.load(file)["rows"]), 1)
+            self.assertEqual(len(json.load(file)["rows"]), 2)
         self.assertEqual((os.readlink(self.path("link.json")), os.stat(self.path("r.json")).st_mode & 0o777),
                          ("r.json", 0o640))
 
