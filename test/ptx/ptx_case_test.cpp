@@ -569,7 +569,7 @@ TEST_CASE("PTX cases for a GPU assemble") {
         if (!file_is_for_gpus(path, read_cases(path, text))) continue;
         const std::string target = ptxemu::parse_ptx(text)->target;
         const std::string command =
-            "'" + std::string(ptxas) + "' -O0 -arch=" + target + " -o /dev/null '" + path + "'";
+            std::string("'") + ptxas + "' -O0 -arch=" + target + " -o /dev/null '" + path + "'";
         INFO(command);
         CHECK(std::system(command.c_str()) == 0);
         targets.insert(target);
