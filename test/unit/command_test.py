@@ -922,12 +922,14 @@ class VerifyIndices(Command):
         for text, message in (("[]", "not an object"), ('{"sorted": 3}', 'sorted: "3", expected one of'),
                               ('{"first": -1}', "first: -1, expected a whole number from 0 to 2147483647"),
                               ('{"last": 2147483648}', "last: 2147483648, expected a whole number from 0 to 214748"),
+                              ('{"sorted": "' + 999 * "é" + '"}', 'sorted: "' + '"' + 38 * "é" + '...", expected one'),
                               ('{"output": "physical", "first": 1e9}', "first: 1000000000.0, expected")):
             with open(indices + ".json", "w", encoding="utf-8") as file:
                 file.write(text)
             self.refused(2, message, "verify", *case, "--indices", indices, "--arithmetic", "fp32")
         for text, message in (("[]", "not an object"), ("{}", ": arithmetic is missing; pass --arithmetic"),
                               ('{"arithmetic": 4}', ": arithmetic: 4, expected sm_100, sm_90, sm_90_fast or fp32"),
+                              ('{"arithmetic": "' + 999 * "é" + '"}', ': arithmetic: "' + 38 * "é" + "..., expected"),
                               ('{"arithmetic": "x"}', ': arithmetic: "x", expected sm_100, sm_90,')):
             for option, file_name in (("--indices", indices), ("--scores", scores)):
                 with open(file_name + ".json", "w", encoding="utf-8") as file:

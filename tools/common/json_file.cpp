@@ -27,4 +27,13 @@ std::string json_text(const nlohmann::ordered_json& json) {
     return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
+std::string json_shown(const nlohmann::json& value) {
+    constexpr size_t kMostBytes = 80;
+    std::string text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    if (text.size() <= kMostBytes) return text;
+    size_t end = kMostBytes - 3;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;   // inside a UTF-8 character
+    return text.substr(0, end) + "...";
+}
+
 }  // namespace tool

@@ -138,7 +138,7 @@ void require_counts(const nlohmann::json& json, const Case& c, const std::filesy
     for (const auto& [name, count] : counts) {
         const auto found = json.find(name);
         require(found == json.end() || (found->is_number_integer() && *found == count), json_path,
-                std::string(name) + ": " + (found == json.end() ? "" : found->dump()) + ", but the arrays hold "
+                std::string(name) + ": " + (found == json.end() ? "" : json_shown(*found)) + ", but the arrays hold "
                     + std::to_string(count));
     }
 }
@@ -154,7 +154,7 @@ T read_name(const nlohmann::json& json, const char* key, const char* const (&nam
         if (*found == names[i]) return static_cast<T>(i);
         expected += (i == 0 ? "" : i + 1 == kCount ? " or " : ", ") + std::string(names[i]);
     }
-    bad_input(json_path.string() + ": " + key + ": " + found->dump() + ", expected " + expected);
+    bad_input(json_path.string() + ": " + key + ": " + json_shown(*found) + ", expected " + expected);
 }
 
 // Which rows are whose and who sees what.
@@ -165,10 +165,10 @@ void read_sight(const nlohmann::json& json, const std::filesystem::path& dir, Ca
     const auto ratio = json.find("compress_ratio");
     if (ratio != json.end()) {
         require(ratio->is_number_integer() && *ratio >= 1 && *ratio <= kMaxRatio, json_path,
-                "compress_ratio: " + ratio->dump() + ", expected 1 to " + std::to_string(kMaxRatio));
+                "compress_ratio: " + json_shown(*ratio) + ", expected 1 to " + std::to_string(kMaxRatio));
         c.compress_ratio = ratio->get<int32_t>();
         require(c.compress_ratio == 1 || c.visibility != Visibility::kWindow, json_path,
-                "compress_ratio: " + ratio->dump() + ", expected 1 with windows, which count keys");
+                "compress_ratio: " + json_shown(*ratio) + ", expected 1 with windows, which count keys");
     }
     if (c.row_map == RowMap::kFixed)
         for (size_t i = 1; i < c.cu_seqlens_q.size(); ++i)
@@ -201,10 +201,10 @@ void read_layout(const nlohmann::json& json, const std::filesystem::path& json_p
     const auto* name =
         std::find_if(std::begin(kLayoutNames), std::end(kLayoutNames), [&](const char* n) { return layout == n; });
     require(name != std::end(kLayoutNames), json_path,
-            "layout: " + layout.dump() + ", expected block-split, split-pool or contiguous");
+            "layout: " + json_shown(layout) + ", expected block-split, split-pool or contiguous");
     c.layout = static_cast<Layout>(name - std::begin(kLayoutNames));
     const nlohmann::json& lattice = field(json, "lattice", json_path);
-    require(lattice.is_boolean(), json_path, "lattice: " + lattice.dump() + ", expected true or false");
+    require(lattice.is_boolean(), json_path, "lattice: " + json_shown(lattice) + ", expected true or false");
     c.lattice = lattice.get<bool>();
 }
 
@@ -254,7 +254,7 @@ void read_keys(const nlohmann::json& json, const std::filesystem::path& dir, Cas
 
     const nlohmann::json& page = field(json, "page_size", json_path);
     require(page.is_number_integer() && page >= 1 && page <= kMaxPageSize, json_path,
-            "page_size: " + page.dump() + ", expected 1 to 65536");
+            "page_size: " + json_shown(page) + ", expected 1 to 65536");
     c.page_slots = page.get<int64_t>();
     auto table = read_npy<int32_t>(dir / "block_table.npy", {c.batch, kAnySize});
     c.max_pages = table.shape[1];
@@ -284,7 +284,7 @@ Case read_case(const std::filesystem::path& dir) {
             std::string("format: expected \"") + kFormat + "\"");
     const nlohmann::json& version = field(json, "version", json_path);
     require(version == kFormatVersion, json_path,
-            "version: " + version.dump() + ", expected " + std::to_string(kFormatVersion));
+            "version: " + json_shown(version) + ", expected " + std::to_string(kFormatVersion));
 
     require_known_fields(json, json_path);
 

@@ -35,12 +35,12 @@ ref::Arithmetic find_arithmetic(const std::filesystem::path& results, const std:
         if (!sidecar.is_object()) bad_input(path.string() + ": not an object; pass --arithmetic");
         if (!sidecar.contains("arithmetic")) bad_input(source + " is missing; pass --arithmetic");
         const nlohmann::json& value = sidecar["arithmetic"];
-        if (!value.is_string()) refuse_arithmetic(source, value.dump());
+        if (!value.is_string()) refuse_arithmetic(source, json_shown(value));
         name = value.get<std::string>();
     }
     for (const ref::Arithmetic& arithmetic : kArithmetics)
         if (name == arithmetic.name) return arithmetic;
-    refuse_arithmetic(source, nlohmann::json(name).dump());
+    refuse_arithmetic(source, json_shown(name));
 }
 
 void require_lattice(const Case& c) {

@@ -50,11 +50,14 @@ Selection read_selection(const VerifyOptions& options, int64_t k) {
     if (!json.is_object()) bad_input(path.string() + ": not an object");
     if (json.contains("k") && json["k"] != k)
         bad_input(options.indices.string() + ": shape: k = " + std::to_string(k) + ", expected the " +
-                  json["k"].dump() + " of " + path.string());
+                  json_shown(json["k"]) + " of " + path.string());
     const auto text = [&](const char* key, const std::optional<std::string>& option, std::string& value,
                           const std::vector<std::string>& names) {
         if (option) value = *option;
-        else if (json.contains(key)) value = json[key].is_string() ? json[key].get<std::string>() : json[key].dump();
+        else if (json.contains(key)) {
+            const std::string shown = json_shown(json[key]);
+            value = json[key].is_string() && json[key].dump() == shown ? json[key].get<std::string>() : shown;
+        }
         require_one_of(value, option ? std::string("--") + key : path.string() + ": " + key, names);
     };
     const auto number = [&](const char* key, const std::optional<int32_t>& option, int64_t& value) {
@@ -62,7 +65,7 @@ Selection read_selection(const VerifyOptions& options, int64_t k) {
         else if (json.contains(key)) {
             constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
             if (!json[key].is_number_integer() || json[key] < 0 || json[key] > kMost)
-                bad_input(path.string() + ": " + key + ": " + json[key].dump() +
+                bad_input(path.string() + ": " + key + ": " + json_shown(json[key]) +
                           ", expected a whole number from 0 to " + std::to_string(kMost));
             value = json[key].get<int64_t>();
         }

@@ -20,8 +20,8 @@ const nlohmann::json& at(const nlohmann::json& json, const char* field) {
 }
 
 [[noreturn]] void unexpected(const char* field, const nlohmann::json& value, const std::string& expected) {
-    const std::string text = value.is_structured() ? value.type_name() : value.dump();
-    bad_input(std::string(field) + ": " + text.substr(0, 60) + ", expected " + expected);
+    const std::string text = value.is_structured() ? value.type_name() : json_shown(value);
+    bad_input(std::string(field) + ": " + text + ", expected " + expected);
 }
 
 std::string text(const nlohmann::json& json, const char* field) {
