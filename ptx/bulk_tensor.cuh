@@ -84,7 +84,7 @@ LIDX_PTX void cp_async_mbarrier_arrive_noinc(SharedAddr addr) {
 }
 
 // cp.async.bulk.prefetch.L2.src{.level::cache_hint} [srcMem], size;   .src = { .global }   PTX ISA 8.0, sm_90
-//                                                                       (9.7.9.25.4.2)
+//                                                                       (9.7.9.25.4.3)
 // srcMem and size: multiples of 16.
 LIDX_PTX void cp_async_bulk_prefetch_l2(const void* src, uint32_t size_bytes) {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(src), "r"(size_bytes) : "memory");

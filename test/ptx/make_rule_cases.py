@@ -252,6 +252,15 @@ def hopper(folder):
                                 ('bulk_store_only_read', '.read', 'finds: bulk-store-not-waited: wait_group')):
         f.case(name, 'manual 9.7.9.25.5: .read waits for the source only', store.format(read), verdict,
                shared=['.shared .align 16 .b8 data[16];'], params='.param .u64 p0', buffers=['in b32: 0 0 0 0'])
+    for name, line, verdict in (
+            ('bulk_prefetch', 'cp.async.bulk.prefetch.L2.global [%l0+16], 48;', 'finds: nothing'),
+            ('bulk_prefetch_size', 'cp.async.bulk.prefetch.L2.global [%l0], 8;',
+             'fails: illegal_instruction: bulk prefetch of 8 bytes'),
+            ('bulk_prefetch_address', 'cp.async.bulk.prefetch.L2.global [%l0+8], 16;', 'fails: misaligned: is not a multiple of 16'),
+            ('bulk_prefetch_beyond', 'cp.async.bulk.prefetch.L2.global [%l0+16], 64;', 'fails: illegal_address: ')):
+        f.case(name, 'manual 9.7.9.25.4.3: a size and an address in multiples of 16, of memory that exists',
+               'ld.param.u64 %l0, [p0];\n' + line, verdict, params='.param .u64 p0',
+               buffers=['in b32: ' + ' '.join(['0'] * 16)])
     head = 'mov.u32 %r0, %tid.x;\nsetp.ne.u32 %p0, %r0, 0;\n@%p0 ret;\nmbarrier.init.shared::cta.b64 [bar], 1;\n'
     for name, source, line, verdict in (
             ('mbarrier_twice', '9.7.13.15.9: the location must hold no object',

@@ -274,10 +274,10 @@ void encode_tensor_prefetch(Decoder& d, const Match& m, const Instruction& ir, I
 
 // ---- cp.async.bulk without a tensor: multiples of 16 bytes, 16-byte aligned ----
 
-void check_bulk(int lane, uint32_t bytes) {
+void check_bulk(int lane, uint32_t bytes, const char* what = "copy") {
     if (bytes % 16 != 0)
         fault(RunStatus::kIllegalInstruction, lane,
-              "bulk copy of " + std::to_string(bytes) + " bytes, not a multiple of 16");
+              std::string("bulk ") + what + " of " + std::to_string(bytes) + " bytes, not a multiple of 16");
 }
 
 // Lists: dst (4), src (4), mbarrier (4; unused by stores); slot 0: size.
@@ -644,7 +644,14 @@ bool exec_copy_arrive(Exec& x, const Insn& in, uint32_t mask) {
     });
 }
 
-bool exec_nothing(Exec&, const Insn&, uint32_t) { return true; }
+// A weak memory operation (9.7.9.25.4.3): it may read what it names.
+bool exec_bulk_prefetch(Exec& x, const Insn& in, uint32_t mask) {
+    return each_lane(mask, [&](int lane) {
+        const uint32_t bytes = x.at<uint32_t>(in.slot[1])[lane];
+        check_bulk(lane, bytes, "prefetch");
+        if (bytes != 0) global_at(x, lane, lane_address(x, in, 0, lane), bytes, 16, false);
+    });
+}
 
 #define LIDX_DIM "(1d|2d|3d|4d|5d)"
 #define LIDX_HINT "[L2::cache_hint]"
@@ -706,9 +713,9 @@ const Row kRows[] = {
     {"clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128", "*", exec_first_ctaid, "100", encode_first_ctaid},
     {"clusterlaunchcontrol.query_cancel.(get_first_ctaid::x|get_first_ctaid::y|get_first_ctaid::z).b32.b128", "*",
      exec_first_ctaid, "100", encode_first_ctaid},
-    // cp.async.bulk.prefetch.L2.global{.cache_hint} [src], size
-    {"cp.async.bulk.prefetch.L2.global", "m s32", exec_nothing, "90"},
-    {"cp.async.bulk.prefetch.L2.global.L2::cache_hint", "m s32 s64", exec_nothing, "90"},
+    // cp.async.bulk.prefetch.L2.global{.cache_hint} [src], size  (9.7.9.25.4.3)
+    {"cp.async.bulk.prefetch.L2.global", "m s32", exec_bulk_prefetch, "90"},
+    {"cp.async.bulk.prefetch.L2.global.L2::cache_hint", "m s32 s64", exec_bulk_prefetch, "90"},
     // cp.async.bulk.tensor.dim.dst.src{.tile}.completion{.multicast}{.cta_group}{.cache_hint} [dst], [map, {c}],
     // [mbar]{, ...}  (9.7.9.25.5.2)
     {"cp.async.bulk.tensor." LIDX_DIM ".(shared::cta|shared::cluster).global.[tile].mbarrier::complete_tx::bytes.["
