@@ -213,6 +213,15 @@ LIDX_HOST_DEVICE constexpr int64_t share_begin(int64_t total, int64_t index, int
     return each * index + (index < rest ? index : rest);
 }
 
+// Where the share of CTA `index` out of `count` begins if all the launch's rows see as many keys and one request has
+// them: the first row of a block.
+LIDX_HOST_DEVICE constexpr int32_t likely_row(const RowView& v, uint32_t index, uint32_t count, int block_tokens) {
+    const auto rows = static_cast<uint32_t>(v.end_row - v.first_row);
+    const uint32_t each = UINT32_MAX / count + 1;   // in 2^-32
+    const auto row = static_cast<uint32_t>(uint64_t{rows} * (each * index) >> 32);
+    return v.first_row + static_cast<int32_t>(row - row % static_cast<uint32_t>(block_tokens));
+}
+
 // CTAs of a launch: as many as the device has multiprocessors, fewer where there cannot be as many units.
 constexpr int64_t grid_ctas(int64_t batch, int64_t max_keys, int64_t max_tokens, int tile_keys, int block_tokens,
                             int64_t sms) {

@@ -78,14 +78,11 @@ __device__ __forceinline__ void prefetch_query(const ScoreParams& p, int32_t row
 // while the share is still looked for: from DRAM Q alone takes longer than that.
 template <class T>
 __device__ __forceinline__ int32_t likely_row(const ScoreParams& p) {
-    const auto rows = static_cast<uint32_t>(p.view.rows);
-    const uint32_t index = ptx::ctaid_x(), count = ptx::nctaid_x();
-    const uint32_t row = rows / count * index + rows % count * index / count;
-    return static_cast<int32_t>(row - row % T::kBlockTokens);
+    return likely_row(p.view, ptx::ctaid_x(), ptx::nctaid_x(), T::kBlockTokens);
 }
 template <class T>
 __device__ __forceinline__ int32_t likely_tokens(const ScoreParams& p, int32_t row) {
-    return p.view.rows - row < T::kBlockTokens ? p.view.rows - row : T::kBlockTokens;
+    return p.view.end_row - row < T::kBlockTokens ? p.view.end_row - row : T::kBlockTokens;
 }
 // The block's Q, by one thread.
 template <class T>

@@ -256,7 +256,8 @@ def hopper(folder):
             ('bulk_prefetch', 'cp.async.bulk.prefetch.L2.global [%l0+16], 48;', 'finds: nothing'),
             ('bulk_prefetch_size', 'cp.async.bulk.prefetch.L2.global [%l0], 8;',
              'fails: illegal_instruction: bulk prefetch of 8 bytes'),
-            ('bulk_prefetch_address', 'cp.async.bulk.prefetch.L2.global [%l0+8], 16;', 'fails: misaligned: is not a multiple of 16'),
+            ('bulk_prefetch_address', 'cp.async.bulk.prefetch.L2.global [%l0+8], 16;',
+             'fails: misaligned: is not a multiple of 16'),
             ('bulk_prefetch_beyond', 'cp.async.bulk.prefetch.L2.global [%l0+16], 64;', 'fails: illegal_address: ')):
         f.case(name, 'manual 9.7.9.25.4.3: a size and an address in multiples of 16, of memory that exists',
                'ld.param.u64 %l0, [p0];\n' + line, verdict, params='.param .u64 p0',

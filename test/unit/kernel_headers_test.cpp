@@ -478,6 +478,37 @@ TEST_CASE("SM90 schedule: every unit has one CTA, and runs cover every tile of e
     CHECK(share_begin(10, 4, 4) == 10);
 }
 
+TEST_CASE("SM90 schedule: the row that a share is likely to begin with is a block's of the launch") {
+    using sm90_score::likely_row;
+    RowView view{};
+    view.rows = 4096;
+    view.end_row = 512;
+    CHECK(likely_row(view, 0, 132, 8) == 0);
+    CHECK(likely_row(view, 33, 132, 8) == 128);
+    CHECK(likely_row(view, 131, 132, 8) == 504);    // 508.1
+    CHECK(likely_row(view, 131, 132, 12) == 504);
+    CHECK(likely_row(view, 0, 1, 8) == 0);
+    view.first_row = 1003;   // a window of the rows
+    view.end_row = 1003 + 2048;
+    CHECK(likely_row(view, 0, 132, 8) == 1003);
+    CHECK(likely_row(view, 66, 132, 8) == 1003 + 1024);
+    CHECK(likely_row(view, 131, 132, 8) == 1003 + 2032);   // 2032.5
+    for (int32_t rows : {1, 7, 8, 131, 132, 133, 99'999, INT32_MAX - 1003}) {
+        view.end_row = 1003 + rows;
+        for (uint32_t count : {1u, 2u, 78u, 132u, 148u, 1000u}) {
+            for (uint32_t index : {0u, count / 3, count - 1}) {
+                const int64_t exact = int64_t{rows} * index / count;
+                const int32_t row = likely_row(view, index, count, 8) - 1003;
+                CAPTURE(rows, count, index);
+                CHECK(row % 8 == 0);
+                CHECK(row < rows);
+                CHECK(row >= exact / 8 * 8);
+                if (rows < 100'000) CHECK(row == exact / 8 * 8);
+            }
+        }
+    }
+}
+
 TEST_CASE("SM90 schedule: what of a block lies in a share, by hand") {
     using namespace sm90_score;
     // Keys 200 .. 639 in tiles of 96 are tiles 2 to 6, which begin at the costs 14, 33, 52, 71 and 90; the end is 109.
