@@ -20,12 +20,12 @@
 //
 // Pipeline: time runs down. One accumulator set a warpgroup; while one is reduced the others multiply.
 //
-//     warps 12-15 (tile n: warp n % 4)   warpgroups 0-2
-//     item 0, weights -> buffer 0        .
+//     warps 12-14 (tile n: warp n % 3)   warpgroups 0-2
+//     warp 15: item 0, weights           .
 //     K tile 0 -> stage 0                q_full: TMA of its Q; codes_full: scale it, weights -> registers
 //     K tile 1 -> stage 1                k_full 0: MMA, done: k_empty 0; reduce; store
 //     ...                                k_full 1: MMA, done: k_empty 1; reduce; store
-//     item 1, weights -> buffer 1        ...
+//     warp 15: item 1, weights           ...
 //     K tile 12 waits for k_empty        last tile: fill dead columns; q_empty
 //
 // Hand-overs: those of sm90_score.cu, but Q is its warpgroup's own:

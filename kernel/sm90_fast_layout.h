@@ -26,7 +26,7 @@ inline constexpr int kStages = 12;            // key tiles, 8 KiB each
 // Registers per thread: 65536 / 512 threads are 128 at the launch; the loading warpgroup gives up 48 of its own.
 inline constexpr int kConsumerRegisters = 144;
 inline constexpr int kProducerRegisters = 80;
-static_assert(kStages % kLoaderWarps == 0, "a stage is always filled by the same warp");
+static_assert(kStages % kLoaderWarps == 0, "a stage is filled by the same warp, but for first tiles");
 
 // A head's codes are scaled by 2^-shift, so that the sum of their magnitudes is at most this: times 448, the largest
 // key code, it stays below fp16's 65504 with all roundings on the way (docs/kernel-sm90.md, "Fast mode").

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loading warps of the sm_90 kernels. Part of sm90_score.cu and sm90_wide.cu, which have the pictures and the
-// hand-overs. T, a kernel's tile, says how large its tiles and blocks are and what its shared memory holds.
+// The loading warps of the sm_90 kernels, part of all but sm90_decode.cu, which have the pictures and the hand-overs.
+// T, a kernel's tile, says how large its tiles and blocks are and what its shared memory holds.
 #pragma once
 #include "kernel/live.h"
 #include "kernel/problem.h"
@@ -33,8 +33,8 @@ __device__ __forceinline__ Stage stage_at(uint32_t ring) {
     return {ring % T::kStages, ring / T::kStages % 2};
 }
 
-// ---- the loading warps: everything that is loaded. Ring position n is warp n % kLoaderWarps's: one warp alone needs
-// 0.45 us a tile.
+// ---- the loading warps: everything that is loaded. Ring position n is warp n % kLoaderWarps's, since one warp alone
+// needs 0.45 us a tile; of T::kWarmUp's first kStages see load_first.
 
 // The boxes of a request's key tiles, of this warp's only, 32 at a time: a lane looks up a page each. The next 32 are
 // on their way while the first are used.

@@ -154,15 +154,49 @@ __device__ __forceinline__ Segment share_out(typename T::Shared& shared, uint32_
     return {before, own, begin, end};
 }
 
+// The thread in whose segment of the blocks `at` lies, or the share's beginning: where the share begins, what it has
+// before that.
+template <class T>
+__device__ __forceinline__ void find_block_start(const ScoreParams& p, typename T::Shared& shared,
+                                                 const Segment& segment, int64_t at, const Block& first_block,
+                                                 const KeyRange& first_keys) {
+    bool rest = T::kWarmUp && !segment.has(at);
+#pragma unroll 1
+    while (true) {
+        const int64_t cost = rest ? segment.begin : at;
+        Block block = first_block;   // mostly this: a segment is a block where rows are few
+        KeyRange keys = first_keys;
+        int64_t before = segment.before;
+        BlockWork work = work_of<T>(p, keys, block.tokens);
+#pragma unroll 1
+        while (cost >= before + work.cost()) {
+            before += work.cost();
+            block = next_block(p.view, block, T::kBlockTokens);
+            keys = hull_of_block(p, block);
+            work = work_of<T>(p, keys, block.tokens);
+        }
+        const int64_t begin = segment.begin - before, end = segment.end - before;
+        Start* to = &shared.start;
+        if constexpr (T::kWarmUp) to = rest ? &shared.rest : to;
+        *to = {begin, end, block.request, block.row, block.rows, keys,
+               block_part(work, columns_to_fill<T>(p), begin, end)};
+        if (rest || begin >= 0 || !segment.has(segment.begin)) break;
+        rest = true;
+    }
+}
+
 // T::kScanThreads threads; behind the barrier at its end, in which all who read it must take part, shared.start holds.
-// A thread sums a segment of the requests, or the blocks that begin in a segment of the rows.
+// A thread sums a segment of the requests, or the blocks that begin in a segment of the launch's
+// rows.
 template <class T>
 __device__ __forceinline__ void find_start(const ScoreParams& p, typename T::Shared& shared, uint32_t thread) {
     const bool differ = blocks_differ<T>(p);
-    const int32_t count = differ ? p.view.rows : p.view.batch;
-    const int32_t each = (count + T::kScanThreads - 1) / T::kScanThreads;
-    const int64_t first = int64_t{thread} * each;
-    const auto last = static_cast<int32_t>(first + each < count ? first + each : count);
+    // Of all rows, those outside the launch's window cost nothing: sm90_score keeps them, for ten instructions less.
+    const int32_t base = T::kAlwaysBlocks ? p.view.first_row : 0;
+    const int32_t end = T::kAlwaysBlocks ? p.view.end_row : differ ? p.view.rows : p.view.batch;
+    const int32_t each = (end - base + T::kScanThreads - 1) / T::kScanThreads;
+    const int64_t first = base + int64_t{thread} * each;
+    const auto last = static_cast<int32_t>(first + each < end ? first + each : end);
     int64_t own = 0;
     Block first_block{};
     KeyRange first_keys{0, 0};
@@ -184,33 +218,11 @@ __device__ __forceinline__ void find_start(const ScoreParams& p, typename T::Sha
     const Segment segment = share_out<T>(shared, thread, own);
     const int64_t at = segment.begin + first_cost<T>(segment.end - segment.begin);
     if (segment.has(at) || (T::kWarmUp && segment.has(segment.begin))) {
-        int64_t before = segment.before;
         if (T::kAlwaysBlocks || differ) {
-            bool rest = T::kWarmUp && !segment.has(at);
-#pragma unroll 1
-            while (true) {
-                const int64_t cost = rest ? segment.begin : at;
-                Block block = first_block;   // mostly this: a segment is a block where rows are few
-                KeyRange keys = first_keys;
-                before = segment.before;
-                BlockWork work = work_of<T>(p, keys, block.tokens);
-#pragma unroll 1
-                while (cost >= before + work.cost()) {
-                    before += work.cost();
-                    block = next_block(p.view, block, T::kBlockTokens);
-                    keys = hull_of_block(p, block);
-                    work = work_of<T>(p, keys, block.tokens);
-                }
-                const int64_t begin = segment.begin - before, end = segment.end - before;
-                Start* to = &shared.start;
-                if constexpr (T::kWarmUp) to = rest ? &shared.rest : to;
-                *to = {begin, end, block.request, block.row, block.rows, keys,
-                       block_part(work, columns_to_fill<T>(p), begin, end)};
-                if (rest || begin >= 0 || !segment.has(segment.begin)) break;
-                rest = true;
-            }
+            find_block_start<T>(p, shared, segment, at, first_block, first_keys);
         } else {
             auto request = static_cast<int32_t>(first);
+            int64_t before = segment.before;
             RequestWork work = load_work<T>(p, request);
             while (segment.begin >= before + work.units * work.cost) {
                 before += work.units * work.cost;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loading warps' walk over their CTA's share: token blocks that differ, or rectangles. Part of sm90_score.cu,
-// sm90_wide.cu and sm90_fast.cu; sm90_loader.cuh loads what it meets.
+// sm90_pair.cu, sm90_wide.cu and sm90_fast.cu; sm90_loader.cuh loads what it meets.
 #pragma once
 #include "kernel/live.h"
 #include "kernel/problem.h"

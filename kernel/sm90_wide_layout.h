@@ -26,7 +26,7 @@ inline constexpr int kStages = 6;             // key tiles, 12 KiB each
 // Registers per thread: 65536 / 512 threads are 128 at the launch; the loading warpgroup gives up what the others take.
 inline constexpr int kConsumerRegisters = 144;
 inline constexpr int kProducerRegisters = 80;
-static_assert(kStages % kLoaderWarps == 0 && kStages % kWarpgroups == 0, "who fills and who reads a stage is fixed");
+static_assert(kStages % kLoaderWarps == 0 && kStages % kWarpgroups == 0, "a stage is read by the same warpgroup");
 
 // ---- tensor maps (cuTensorMapEncodeTiled), both UINT8, SWIZZLE_128B, no interleave, element strides 1, zero fill
 // K: dims {128, page_size, num_pages},    strides {128, k_page_stride},           box {128, k_box_slots(.., 96), 1}
