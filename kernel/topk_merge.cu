@@ -28,12 +28,25 @@ namespace lidx::topk {
 
 namespace {
 
+// Where the lists have an entry.
+struct Place {
+    int32_t shard, number;
+};
+__device__ __forceinline__ Place place_of(const MergeParams& p, uint32_t entry) {
+    const uint32_t shard = entry / static_cast<uint32_t>(p.k_in);
+    return {static_cast<int32_t>(shard), static_cast<int32_t>(entry - shard * static_cast<uint32_t>(p.k_in))};
+}
+__device__ __forceinline__ const int32_t* position_at(const MergeParams& p, int64_t row, const Place& at) {
+    return p.positions + row * p.position_row_stride + at.shard * p.position_shard_stride + at.number;
+}
+__device__ __forceinline__ const float* score_at(const MergeParams& p, int64_t row, const Place& at) {
+    return p.scores + row * p.score_row_stride + at.shard * p.score_shard_stride + at.number;
+}
+
 // body(position, bits of the score) for every key in the lists of a row.
 template <class Body>
 __device__ __forceinline__ void each_listed(const MergeParams& p, int64_t row, const Thread& self, Body&& body) {
     constexpr int kUnroll = 4;
-    const float* scores = p.scores + row * p.score_row_stride;
-    const int32_t* positions = p.positions + row * p.position_row_stride;
 #pragma unroll 1
     for (auto base = static_cast<int32_t>(self.index); base < p.entries; base += kUnroll * kMergeThreads) {
         int32_t position[kUnroll];
@@ -41,12 +54,10 @@ __device__ __forceinline__ void each_listed(const MergeParams& p, int64_t row, c
 #pragma unroll
         for (int u = 0; u < kUnroll; ++u) {
             const int32_t entry = base + u * kMergeThreads;
-            const auto shard = static_cast<int32_t>(static_cast<uint32_t>(entry) / static_cast<uint32_t>(p.k_in));
-            const int32_t number = entry - shard * p.k_in;
+            const Place at = place_of(p, static_cast<uint32_t>(entry));
             const bool exists = entry < p.entries;
-            position[u] = static_cast<int32_t>(
-                ptx::ld_global_u32(exists, positions + shard * p.position_shard_stride + number, ~0u));
-            score[u] = ptx::ld_global_u32(exists, scores + shard * p.score_shard_stride + number, 0);
+            position[u] = static_cast<int32_t>(ptx::ld_global_u32(exists, position_at(p, row, at), ~0u));
+            score[u] = ptx::ld_global_u32(exists, score_at(p, row, at), 0);
         }
 #pragma unroll
         for (int u = 0; u < kUnroll; ++u)
@@ -71,20 +82,6 @@ __device__ __forceinline__ Chosen from_number(SortBy sort_by, uint64_t number) {
 }
 
 // ---- entries in registers
-
-struct Place {
-    int32_t shard, number;
-};
-__device__ __forceinline__ Place place_of(const MergeParams& p, uint32_t entry) {
-    const uint32_t shard = entry / static_cast<uint32_t>(p.k_in);
-    return {static_cast<int32_t>(shard), static_cast<int32_t>(entry - shard * static_cast<uint32_t>(p.k_in))};
-}
-__device__ __forceinline__ const int32_t* position_at(const MergeParams& p, int64_t row, const Place& at) {
-    return p.positions + row * p.position_row_stride + at.shard * p.position_shard_stride + at.number;
-}
-__device__ __forceinline__ const float* score_at(const MergeParams& p, int64_t row, const Place& at) {
-    return p.scores + row * p.score_row_stride + at.shard * p.score_shard_stride + at.number;
-}
 
 // A thread's i-th entry: four at a time are consecutive ones of a list.
 __device__ __forceinline__ uint32_t entry_of(int i, const Thread& self) {
