@@ -35,6 +35,7 @@
 #include "kernel/schedule.h"
 #include "kernel/sm90_decode_layout.h"
 #include "kernel/sm90_decode_places.cuh"
+#include "kernel/sm90_group.cuh"
 #include "kernel/smem_descriptor.h"
 #include "kernel/variants.h"
 #include "ptx/bulk_tensor.cuh"
@@ -110,23 +111,9 @@ __device__ __forceinline__ void multiply(const uint32_t (&k)[4][4], uint64_t q_d
 template <class T>
 __device__ __forceinline__ float reduce(const Worker& self, const float (&weights)[kColumns / 4],
                                         float (&d)[kColumns / 2]) {
-#pragma unroll
-    for (float& x : d) asm volatile("" : "+f"(x));   // no read above the wait that precedes this
     float sum[2 * T::kGroupTokens];
-    constexpr uint32_t kBlocks = T::kHeads / 8;
-#pragma unroll
-    for (uint32_t token = 0; token < T::kGroupTokens; ++token) {
-        sum[2 * token] = sum[2 * token + 1] = 0.0f;
-#pragma unroll
-        for (uint32_t j = token * kBlocks; j < (token + 1) * kBlocks; ++j) {
-#pragma unroll
-            for (uint32_t e = 0; e < 2; ++e)
-#pragma unroll
-                for (uint32_t half = 0; half < 2; ++half)
-                    sum[2 * token + half] = ptx::fma_rn_f32(
-                        weights[2 * j + e], ptx::max_nan_f32(d[4 * j + 2 * half + e], 0.0f), sum[2 * token + half]);
-        }
-    }
+    sm90_score::pin(d);
+    sm90_score::reduce<T>(weights, d, sum);
     const bool odd = self.lane % 2 != 0, high = self.lane % 4 >= 2;
     const auto exchanged = [](bool keep_second, float first, float second, uint32_t mask) {
         return ptx::add_rn_f32(keep_second ? second : first,
@@ -201,9 +188,7 @@ __device__ __forceinline__ void score_tile(const ScoreParams& p, const Worker& s
             ptx::bar_warp_sync(ptx::kFullMask);   // the fragments have left the stage
             load_tile(self, shared, place, i + kStages, policy);
         }
-#pragma unroll
-        for (uint32_t j = 0; j < kColumns / 8; ++j)
-            ptx::ld_shared_v2_f32(weights[2 * j], weights[2 * j + 1], group_weights + j * 32);
+        sm90_score::load_group_weights(group_weights, weights);
         ptx::wgmma_wait_group<0>();
         const float score = ptx::mul_rn_f32(k_scale, reduce<T>(self, weights, d));
         const bool mine = T::kGroupTokens == 1 ? self.lane % 4 < 2

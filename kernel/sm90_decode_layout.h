@@ -58,6 +58,7 @@ LIDX_HOST_DEVICE constexpr int32_t groups_of(int64_t tokens, int group_tokens) {
 template <int kHeads_>
 struct Tile {
     static constexpr int kHeads = kHeads_;
+    static constexpr int kHeadSlots = kHeads;
     static constexpr int kGroupTokens = kColumns / kHeads;
     static constexpr int kBlockTokens = kGroups * kGroupTokens;
 };

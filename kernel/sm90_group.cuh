@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile of 64 keys times a group of 64 token-head pairs, and the sums over heads: part of sm90_score.cu and
-// sm90_pair.cu, whose comments have the arithmetic. Lane q of a quad holds columns 8 j + 2 q and the next.
+// A tile of 64 keys times a group of 64 token-head pairs, and the sums over heads: part of sm90_score.cu, sm90_pair.cu
+// and, but for the MMA, sm90_decode.cu. sm90_score.cu has the arithmetic. Lane q of a quad holds columns 8 j + 2 q and
+// the next.
 #pragma once
 #include "kernel/sm90_schedule.h"
 #include "kernel/smem_descriptor.h"

@@ -1,14 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the consumers of the sm90 kernels do alike with an item that the loading warps brought (sm90_loader.cuh).
+// The hand-overs that the sm90 kernels make alike, and what their consumers do alike with an item that the loading
+// warps brought (sm90_loader.cuh).
 #pragma once
 #include "kernel/live.h"
 #include "kernel/problem.h"
 #include "kernel/score_cells.cuh"
+#include "kernel/sm90_schedule.h"
+#include "ptx/bulk_tensor.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/math.cuh"
+#include "ptx/mbarrier.cuh"
 #include "ptx/memory.cuh"
 
 namespace lidx::sm90_score {
+
+// The mbarriers of the key tiles and of the items, by a thread each, with the arrivals that free a stage and a buffer
+// of Q; the first loading thread fetches the tensor maps meanwhile. A barrier of the CTA must follow. sm90_fast.cu has
+// one kind more, and makes its own.
+template <class T>
+__device__ __forceinline__ void begin_hand_overs(typename T::Shared& shared, const ptx::TensorMap& k_map,
+                                                 const ptx::TensorMap& q_map, uint32_t k_arrivals, uint32_t q_arrivals,
+                                                 uint32_t thread) {
+    if (thread < T::kStages) {
+        ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_full[thread]), kFullArrivals);
+        ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_empty[thread]), k_arrivals);
+        if (thread < T::kQBuffers) {
+            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_full[thread]), kItemArrivals);
+            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_empty[thread]), q_arrivals);
+        }
+        ptx::fence_mbarrier_init_release_cluster();
+        ptx::fence_proxy_async_shared_cta();   // TMA completes on them through the async proxy
+    } else if (thread == T::kThreads - 128) {
+        ptx::prefetch_tensormap(&k_map);
+        ptx::prefetch_tensormap(&q_map);
+    }
+}
 
 __device__ __forceinline__ int32_t load_int(ptx::SharedAddr from) {
     return static_cast<int32_t>(ptx::ld_shared_u32(from));

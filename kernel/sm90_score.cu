@@ -308,19 +308,7 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
     const uint32_t thread = ptx::tid_x();
     ptx::griddepcontrol_wait();   // what the kernel before wrote is read from here on
     ptx::griddepcontrol_launch_dependents();   // not before: a selection reads who sees what ahead of its own wait
-    if (thread < kStages) {
-        ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_full[thread]), kFullArrivals);
-        ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_empty[thread]), kEmptyArrivals);
-        if (thread < 2) {
-            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_full[thread]), kItemArrivals);
-            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_empty[thread]), kConsumerWarps);
-        }
-        ptx::fence_mbarrier_init_release_cluster();
-        ptx::fence_proxy_async_shared_cta();   // TMA completes on them through the async proxy
-    } else if (thread == 32 * kConsumerWarps) {
-        ptx::prefetch_tensormap(&k_map);
-        ptx::prefetch_tensormap(&q_map);
-    }
+    begin_hand_overs<T>(shared, k_map, q_map, kEmptyArrivals, kConsumerWarps, thread);
     if (p.view.batch > kWarpBatch || blocks_differ<T>(p)) find_start<T>(p, shared, thread);
     else ptx::bar_sync();
     const uint32_t warp = ptx::shfl_sync_idx(thread / 32, 0, ptx::kFullMask);

@@ -231,19 +231,7 @@ template <class T>
 __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::TensorMap& q_map, const ScoreParams& p) {
     auto& shared = *reinterpret_cast<typename T::Shared*>(dynamic_shared);
     const uint32_t thread = ptx::tid_x();
-    if (thread < kStages) {
-        ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_full[thread]), sm90_score::kFullArrivals);
-        ptx::mbarrier_init(ptx::cvta_to_shared(&shared.k_empty[thread]), kEmptyArrivals);
-        if (thread < T::kQBuffers) {
-            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_full[thread]), sm90_score::kItemArrivals);
-            ptx::mbarrier_init(ptx::cvta_to_shared(&shared.q_empty[thread]), 128 * kWarpgroups);
-        }
-        ptx::fence_mbarrier_init_release_cluster();
-        ptx::fence_proxy_async_shared_cta();   // TMA completes on them through the async proxy
-    } else if (thread == 128 * kWarpgroups) {
-        ptx::prefetch_tensormap(&k_map);
-        ptx::prefetch_tensormap(&q_map);
-    }
+    sm90_score::begin_hand_overs<T>(shared, k_map, q_map, kEmptyArrivals, 128 * kWarpgroups, thread);
     ptx::griddepcontrol_wait();   // what the kernel before wrote is read from here on
     ptx::griddepcontrol_launch_dependents();   // not before: a selection reads who sees what ahead of its own wait
     const uint32_t warp = ptx::shfl_sync_idx(thread / 32, 0, ptx::kFullMask);
