@@ -80,7 +80,7 @@ LIDX_HOST_DEVICE constexpr uint32_t share_begin(uint32_t total, uint32_t index, 
 inline constexpr int64_t kMaxCtas = 65535 / kWarpgroups;
 
 // ---- whether a launch is this kernel's choice: few keys, or one group. With more groups a tile is multiplied and
-// reduced by one warpgroup, group by group, where sm90_score has a warpgroup a group: measured, docs/kernel-sm90.md.
+// reduced by one warpgroup, group by group, where sm90_score has a warpgroup a group: measured, docs/trials-sm90.md.
 inline constexpr int64_t kMostGroupKeys = int64_t{1} << 21;
 LIDX_HOST_DEVICE constexpr bool prefers_decode(int64_t batch, int64_t max_keys, int64_t tokens, int group_tokens) {
     const int64_t groups = ceil_div(tokens, group_tokens);

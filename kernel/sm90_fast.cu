@@ -145,7 +145,7 @@ __device__ __forceinline__ float reduce(const Consumer<T>& self, const uint32_t 
     constexpr uint32_t kOnes = 0x3c003c00;
     uint32_t sums = 0;
 #pragma unroll
-    for (int j = token * T::kChain; j < (token + 1) * T::kChain; ++j)   // relu on the FMA pipe (docs/kernel-sm90.md)
+    for (int j = token * T::kChain; j < (token + 1) * T::kChain; ++j)   // relu on the FMA pipe (docs/trials-sm90.md)
         sums = ptx::fma_rn_f16x2(self.weights[j], ptx::fma_rn_relu_f16x2(d[2 * j + half], kOnes, 0), sums);
     return ptx::add_rn_f32(ptx::cvt_f32_f16(static_cast<uint16_t>(sums)),
                            ptx::cvt_f32_f16(static_cast<uint16_t>(sums >> 16)));

@@ -57,7 +57,7 @@ struct Tile {
     static constexpr bool kQPairs = true;             // a box of Q: the heads of two tokens
     static constexpr int kQBoxBytes = 2 * kHeads * kDepth;
     // In 0.07 us. Of 12, 14, 24 and 36 the first two are best: 512 x 4096 and 2048 x 8192 with 32 heads gain 1 % on 24,
-    // 8192 x 8192 causal nothing (docs/kernel-sm90.md).
+    // 8192 x 8192 causal nothing (docs/trials-sm90.md).
     static constexpr int64_t kBlockCost = 14;
     LIDX_HOST_DEVICE static constexpr int32_t q_boxes(int64_t) { return kBlockTokens / 2; }
     // In 0.07 us: 1.33 us for 64 heads.

@@ -136,7 +136,7 @@ static_assert(kMaxK * 8 <= kCapacity * 4);
 // ---- keys held in registers (topk_held.cu)
 
 // Forms of CTAs that hold keys. Most of what a warp does it does once, however many keys it has: 32 a thread are faster
-// where a CTA has 16 warps all the same (docs/topk.md).
+// where a CTA has 16 warps all the same (docs/trials-topk.md).
 enum class Held : int32_t {
     kNone,     // the keys are streamed
     kAlone,    // a row each
