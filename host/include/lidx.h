@@ -596,7 +596,8 @@ typedef struct lidx_merge_args {
     int64_t index_stride;          /* elements between rows of indices, >= k; 0: k */
     int64_t top_score_stride;      /* of top_scores, >= k; 0: k */
     const float *scores;
-    const int32_t *positions;      /* in the whole row, no two alike; negative: the entry is unused */
+    const int32_t *positions;      /* in the whole row; negative: the entry is unused. One that is listed
+                                      more than once counts once for each entry */
     int32_t *indices;              /* [rows, index_stride]: min(k, entries in use) positions, then -1 up to k */
     float *top_scores;             /* [rows, top_score_stride]: their scores, then -inf up to k; NULL: not wanted */
     int32_t *counts;               /* [rows]: min(k, entries in use); NULL: not wanted */

@@ -3,6 +3,7 @@
 #include "test/unit/catch_any.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -350,6 +351,87 @@ TEST_CASE("topk merge: a key that is listed twice counts twice") {
         CAPTURE(k_in);
         CHECK(std::vector<int32_t>(indices, indices + 4) == std::vector<int32_t>{8, 2, 3, 3});
     }
+}
+
+// Which of them are chosen must not show, in whatever order they are listed: of zeros of either sign, and of NaNs.
+TEST_CASE("topk merge: what entries of one position differ in does not show where some are left out") {
+    const Machine& m = machine();
+    const auto nan = [](uint32_t bits) { return std::bit_cast<float>(bits); };
+    struct Variant {
+        std::vector<Entry> entries;
+        int32_t k;
+        std::vector<Entry> by_score, by_position;
+    };
+    const Variant variants[] = {
+        // Two of the three at 3: zeros without a sign. Those at 1 and 4 keep theirs, or are left out.
+        {{{9, 8}, {2, 5}, {-0.0f, 1}, {-0.0f, 3}, {0.0f, 3}, {-0.0f, 3}, {-0.0f, 4}, {kInf, -1}}, 5,
+         {{9, 8}, {2, 5}, {-0.0f, 1}, {0.0f, 3}, {0.0f, 3}}, {{-0.0f, 1}, {0.0f, 3}, {0.0f, 3}, {2, 5}, {9, 8}}},
+        // All three, as they are.
+        {{{9, 8}, {2, 5}, {-0.0f, 1}, {-0.0f, 3}, {0.0f, 3}, {-0.0f, 3}, {-0.0f, 4}, {kInf, -1}}, 6,
+         {{9, 8}, {2, 5}, {-0.0f, 1}, {0.0f, 3}, {-0.0f, 3}, {-0.0f, 3}},
+         {{-0.0f, 1}, {0.0f, 3}, {-0.0f, 3}, {-0.0f, 3}, {2, 5}, {9, 8}}},
+        // The same position with another score.
+        {{{7, 3}, {-0.0f, 3}, {0.0f, 3}, {8, 2}, {-1, 3}, {-1, 1}, {-2, 3}, {-0.0f, 9}}, 3, {{8, 2}, {7, 3}, {0.0f, 3}},
+         {{8, 2}, {0.0f, 3}, {7, 3}}},
+        {{{1, 6}, {nan(0x7fc00001), 2}, {nan(0xffc00002), 2}, {nan(0x7f800003), 2}, {nan(0xff800001), 2},
+          {nan(0x7fffffff), 7}, {-kInf, 4}, {kInf, -9}}, 4, {{1, 6}, {-kInf, 4}, {kNan, 2}, {kNan, 2}},
+         {{kNan, 2}, {kNan, 2}, {-kInf, 4}, {1, 6}}},
+    };
+    Rng rng(400);
+    for (const Variant& variant : variants)
+        for (const lidx_sort sort : {LIDX_SORT_POSITION, LIDX_SORT_SCORE})
+            for (const size_t alignment : {16, 4}) {   // in registers; read in every pass
+                std::vector<uint32_t> nan_bits;
+                for (int order = 0; order < 12; ++order) {
+                    std::vector<Entry> entries = variant.entries;
+                    for (size_t i = entries.size(); i > 1; --i) std::swap(entries[i - 1], entries[rng.below(i)]);
+                    std::vector<float> scores;
+                    std::vector<int32_t> positions;
+                    for (const Entry& entry : entries) {
+                        scores.push_back(entry.score);
+                        positions.push_back(entry.position);
+                    }
+                    const auto k = static_cast<size_t>(variant.k);
+                    GuardedBuffer d_scores(m, "scores", scores.data(), scores.size() * 4, alignment, true);
+                    GuardedBuffer d_positions(m, "positions", positions.data(), positions.size() * 4, alignment, true);
+                    const std::vector<int32_t> poison(k, 0x55aa55aa);
+                    GuardedBuffer d_indices(m, "indices", poison.data(), k * 4, 4, false);
+                    GuardedBuffer d_top_scores(m, "top_scores", poison.data(), k * 4, 4, false);
+                    lidx_merge_args args;
+                    REQUIRE(lidx_merge_args_init(&args) == LIDX_OK);
+                    args.rows = 1;
+                    args.shards = 2;
+                    args.k_in = 4;
+                    args.k = variant.k;
+                    args.sort = sort;
+                    args.scores = d_scores.at<float>();
+                    args.positions = d_positions.at<int32_t>();
+                    args.indices = d_indices.at<int32_t>();
+                    args.top_scores = d_top_scores.at<float>();
+                    REQUIRE(lidx_topk_merge_enqueue(m.lidx, &args, nullptr) == LIDX_OK);
+                    m.expect(m.driver.cuCtxSynchronize(), "cuCtxSynchronize");
+                    for (GuardedBuffer* output : {&d_indices, &d_top_scores}) CHECK(output->damage(false) == "");
+                    const std::vector<Entry>& wanted =
+                        sort == LIDX_SORT_SCORE ? variant.by_score : variant.by_position;
+                    std::vector<uint32_t> nans;
+                    for (size_t i = 0; i < k; ++i) {
+                        int32_t index;
+                        uint32_t bits;
+                        std::memcpy(&index, d_indices.payload() + i * 4, 4);
+                        std::memcpy(&bits, d_top_scores.payload() + i * 4, 4);
+                        CAPTURE(static_cast<int>(sort), alignment, order, i, bits);
+                        CHECK(index == wanted[i].position);
+                        if (std::isnan(wanted[i].score)) {
+                            CHECK(std::isnan(std::bit_cast<float>(bits)));
+                            nans.push_back(bits);
+                        } else {
+                            CHECK(bits == std::bit_cast<uint32_t>(wanted[i].score));
+                        }
+                    }
+                    if (order == 0) nan_bits = nans;
+                    CHECK(nans == nan_bits);
+                }
+            }
 }
 
 }  // namespace
