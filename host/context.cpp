@@ -12,21 +12,30 @@ int device_attribute(const lidx_context& context, CUdevice_attribute attribute) 
     return value;
 }
 
-void find_device(lidx_context& context, int32_t ordinal) {
+// What to do where there is no driver or no device; nothing where the caller chose the driver.
+std::string without_gpu(const lidx_config& config) {
+    if (config.driver_path != nullptr && config.driver_path[0] != '\0') return "";
+    return "; LIDX_DRIVER=libptxemu.so in the environment runs in the emulator, without a GPU";
+}
+
+void find_device(lidx_context& context, const lidx_config& config) {
+    const int32_t ordinal = config.device;
     int count = 0;
     check_driver(context.driver, context.driver.cuDeviceGetCount(&count), "cuDeviceGetCount");
-    if (count <= 0) fail(LIDX_ERR_NO_DEVICE, "driver " + context.driver.path + " has no device");
+    if (count <= 0) fail(LIDX_ERR_NO_DEVICE, "driver " + context.driver.path + " has no device" + without_gpu(config));
     if (ordinal >= count)
         fail(LIDX_ERR_NO_DEVICE, "device = " + std::to_string(ordinal) + ": driver " + context.driver.path +
                                      " has devices 0 .. " + std::to_string(count - 1));
     check_driver(context.driver, context.driver.cuDeviceGet(&context.device, ordinal), "cuDeviceGet");
 }
 
-void init_driver(lidx_context& context) {
+void init_driver(lidx_context& context, const lidx_config& config) {
     const CUresult result = context.driver.cuInit(0);
     if (result == CUDA_SUCCESS) return;
     fail(result == CUDA_ERROR_NO_DEVICE ? LIDX_ERR_NO_DEVICE : LIDX_ERR_NO_DRIVER,
-         "driver " + context.driver.path + ": cuInit: " + driver_result_text(context.driver, result), result);
+         "driver " + context.driver.path + ": cuInit: " + driver_result_text(context.driver, result) +
+             without_gpu(config),
+         result);
 }
 
 }  // namespace
@@ -45,12 +54,13 @@ std::unique_ptr<lidx_context> open_context(const lidx_config& config) {
     auto context = std::make_unique<lidx_context>();
     const Driver& driver = context->driver;
     std::string error;
-    if (!load_driver(config.driver_path, &context->driver, &error)) fail(LIDX_ERR_NO_DRIVER, error);
-    init_driver(*context);
+    if (!load_driver(config.driver_path, &context->driver, &error))
+        fail(LIDX_ERR_NO_DRIVER, error + without_gpu(config));
+    init_driver(*context, config);
     check_driver(driver, driver.cuDriverGetVersion(&context->driver_version), "cuDriverGetVersion");
 
     if (config.device >= 0) {
-        find_device(*context, config.device);
+        find_device(*context, config);
     } else {
         CUcontext current = nullptr;
         check_driver(driver, driver.cuCtxGetCurrent(&current), "cuCtxGetCurrent");

@@ -29,7 +29,7 @@ bool load_driver(const char* path, Driver* driver, std::string* error) {
             source = "LIDX_DRIVER";
         } else {
             name = "libcuda.so.1";
-            source = "the default";
+            source = "the default: LIDX_DRIVER is not set";
         }
     }
     void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

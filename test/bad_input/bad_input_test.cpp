@@ -577,6 +577,21 @@ TEST_CASE("bad input: no driver, no device, no kernel for the device") {
     fails(LIDX_ERR_NO_DRIVER, "'/nonexistent/libcuda.so.1' (lidx_config.driver_path) cannot be loaded");
     config.driver_path = "libc.so.6";
     fails(LIDX_ERR_NO_DRIVER, "lacks the symbol cuInit");
+    // Where the caller did not choose the driver: how to do without a GPU.
+    const char* emulator = "; LIDX_DRIVER=libptxemu.so in the environment runs in the emulator, without a GPU";
+    CHECK(std::string(lidx_last_error(nullptr)).find(emulator) == std::string::npos);
+    config.driver_path = nullptr;
+    setenv("LIDX_DRIVER", "/nonexistent/libcuda.so.1", 1);
+    fails(LIDX_ERR_NO_DRIVER, "'/nonexistent/libcuda.so.1' (LIDX_DRIVER) cannot be loaded");
+    fails(LIDX_ERR_NO_DRIVER, emulator);
+    setenv("LIDX_DRIVER", path.c_str(), 1);
+    fake().init_result = CUDA_ERROR_NO_DEVICE;
+    fails(LIDX_ERR_NO_DEVICE, emulator);
+    fake().init_result = CUDA_SUCCESS;
+    fake().device_count = 0;
+    fails(LIDX_ERR_NO_DEVICE, emulator);
+    fake().device_count = 1;
+    unsetenv("LIDX_DRIVER");
     config.driver_path = path.c_str();
 
     fake().init_result = CUDA_ERROR_NO_DEVICE;

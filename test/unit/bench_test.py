@@ -169,7 +169,7 @@ class Rows(Bench):
     def test_lists(self):
         everything = self.ok("--list")
         self.assertRegex(everything,
-                         r"(?m)^decode-64x32k +64 requests x +1 tokens x +32768 keys, 64 heads, pages of 64$")
+                         r"(?m)^decode-64x32k +64 requests x +1 token  x +32768 keys, 64 heads, pages of 64$")
         self.assertRegex(everything, r"(?m)^topk-64x128k +64 rows x +131072 scores, k 2048$")
         found = self.ok("--list", "--filter", "spread(50|90)", "--workload", "smoke")
         self.assertEqual([line.split()[0] for line in found.splitlines()],

@@ -203,6 +203,28 @@ class Gen(Command):
         self.refused(2, "a subcommand is required; the subcommands are gen, score")
         self.refused(2, "9126666241 pages of --page 64 keys, expected at most 2147483647", "gen",
                      "--out", self.path("a"), "--batch", 65536, "--keys", 8388480)
+        self.refused(2, "--batch, --tokens: 2148000000 rows in 2148 requests, expected at most 2147483647 in all",
+                     "gen", "--out", self.path("a"), "--batch", 65536, "--tokens", 1000000)
+        self.refused(2, "--keys, --ratio: a request of 4294", "gen", "--out", self.path("a"), "--keys", 8388480,
+                     "--ratio", 512)
+        self.refused(2, "--layout: Value '' is none of block-split, split-pool, contiguous", "gen", "--out",
+                     self.path("a"), "--layout", "")
+
+    def test_one_is_not_several(self):
+        self.assertIn(": 1 request, 1 row, 1 head, 1 key in 2 pages (block-split)",
+                      self.ok("gen", "--out", self.path("a"), "--tokens", 1, "--heads", 1, "--keys", 1))
+        self.assertIn(": 2 requests, 4 rows, 8 heads, 0 keys in 1 page (block-split)",
+                      self.ok("gen", "--out", self.path("b"), "--batch", 2, "--heads", 8, "--keys", 0))
+        scores, indices = self.path("s.npy"), self.path("i.npy")
+        case = ("--in", self.path("a"))
+        self.assertIn(": 1 row x 1 key by ", self.ok("score", *case, "--out", scores, "--device", DEVICE))
+        self.assertIn("1 cell, 1 live and 0 dead", self.ok("verify", *case, "--scores", scores))
+        self.assertIn(": 1 of up to 1 key for each of 1 row by ",
+                      self.ok("index", *case, "--out", indices, "--k", 1, "--device", DEVICE))
+        self.assertIn("1 row of 1 index; ", self.ok("verify", *case, "--indices", indices))
+        self.assertIn(": 1 of 1 key for each of 1 row on ",
+                      self.ok("topk", "--scores", scores, "--out", indices, "--k", 1, "--device", DEVICE))
+        self.assertRegex(self.ok("bench", "--list"), r"(?m)^ *decode-1x8k .* 1 request  x    1 token  x +8192 keys")
 
 
 class EndToEnd(Command):
@@ -747,6 +769,7 @@ class Index(Command):
         self.refused(2, "generic_scorn", *common, "--kernel", "generic_scorn")
         self.refused(2, "--output", *common, "--output", "global")
         self.refused(2, "no such directory", "index", "--in", self.path("nowhere"), "--out", out)
+        self.refused(2, "case.json: not a directory", "index", "--in", os.path.join(case, "case.json"), "--out", out)
         flat = self.gen("flat", "--keys", 100, "--layout", "contiguous")
         self.refused(2, "--output physical: the case is contiguous", "index", "--in", flat, "--out", out, "--output",
                      "physical")
@@ -825,7 +848,7 @@ class VerifyIndices(Command):
             path = self.spoiled(indices, change)
             for others in ([], ["--scores", scores]):
                 said = self.verify(1, "VERIFICATION FAILED", "--in", self.case, "--indices", path, *others)
-                self.assertIn("1 rows are wrong; the first: row 0 (request 0, token 0): ", said)
+                self.assertIn("1 row is wrong; the first: row 0 (request 0, token 0): ", said)
                 self.assertIn(message, said)
         self.verify(0, "verified", "--in", self.case, "--indices", self.spoiled(indices, swap), "--sorted", "none")
         by_score = self.index("s.npy", "--sorted", "score")
@@ -919,23 +942,29 @@ class VerifyIndices(Command):
         self.refused(2, "is not a whole number", "verify", *case, "--indices", indices, "--first", "x")
         write_npy(self.path("k0.npy"), [len(self.seen_by(self.case)), 0], array.array("i", []))
         self.refused(2, "k = 0, expected 1 or more", "verify", *case, "--indices", self.path("k0.npy"))
-        for text, message in (("[]", "not an object"), ('{"sorted": 3}', 'sorted: "3", expected one of'),
+        for text, message in (("[]", "not an object"), ('{"sorted": 3}', 'sorted: 3, expected one of'),
                               ('{"first": -1}', "first: -1, expected a whole number from 0 to 2147483647"),
                               ('{"last": 2147483648}', "last: 2147483648, expected a whole number from 0 to 214748"),
-                              ('{"sorted": "' + 999 * "é" + '"}', 'sorted: "' + '"' + 38 * "é" + '...", expected one'),
+                              ('{"sorted": "' + 999 * "é" + '"}', 'sorted: "' + 37 * "é" + '...", expected one'),
                               ('{"output": "physical", "first": 1e9}', "first: 1000000000.0, expected")):
             with open(indices + ".json", "w", encoding="utf-8") as file:
                 file.write(text)
             self.refused(2, message, "verify", *case, "--indices", indices, "--arithmetic", "fp32")
         for text, message in (("[]", "not an object"), ("{}", ": arithmetic is missing; pass --arithmetic"),
                               ('{"arithmetic": 4}', ": arithmetic: 4, expected sm_100, sm_90, sm_90_fast or fp32"),
-                              ('{"arithmetic": "' + 999 * "é" + '"}', ': arithmetic: "' + 38 * "é" + "..., expected"),
+                              ('{"arithmetic": "' + 999 * "é" + '"}', ': arithmetic: "' + 37 * "é" + '...", expected'),
                               ('{"arithmetic": "x"}', ': arithmetic: "x", expected sm_100, sm_90,')):
             for option, file_name in (("--indices", indices), ("--scores", scores)):
                 with open(file_name + ".json", "w", encoding="utf-8") as file:
                     file.write(text)
                 self.refused(2, f"{file_name}.json{message}" if message[0] == ":" else message, "verify", *case, option,
                              file_name)
+        for value, shown in (('"' + 999 * "x" + '"', '"' + 75 * "x" + '..."'), ('"up"', '"up"'), ("-1", "-1"),
+                             ("null", "null")):
+            with open(indices + ".json", "w", encoding="utf-8") as file:
+                file.write('{"arithmetic": "fp32", "sorted": ' + value + "}")
+            self.refused(2, f"{indices}.json: sorted: {shown}, expected one of none, position, score", "verify", *case,
+                         "--indices", indices)
         os.remove(indices + ".json")
         for last in ("2147483648", "-1"):
             self.refused(2, f"--last: Value '{last}' is not a whole number from 0 to 2147483647", "verify",
@@ -1061,8 +1090,9 @@ class BadInput(Command):
             return damage
 
         self.damaged("not valid JSON", "case.json", put("{"))
-        self.damaged("format", "case.json", put("[]"))
-        self.damaged("format", "case.json", put("{}"))
+        self.damaged("not an object: []", "case.json", put("[]"))
+        self.damaged("field 'format' is missing", "case.json", put("{}"))
+        self.damaged('format: "npz", expected "lidx case"', "case.json", put('{"format": "npz"}'))
         base = {"format": "lidx case", "version": 1, "layout": "block-split", "lattice": False, "page_size": 64}
         self.damaged("version: 2", "case.json", put(json.dumps(dict(base, version=2))))
         self.damaged("layout: \"tiled\"", "case.json", put(json.dumps(dict(base, layout="tiled"))))

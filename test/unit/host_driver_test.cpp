@@ -51,6 +51,14 @@ TEST_CASE("driver: the argument wins over LIDX_DRIVER") {
     CHECK(contains(error, "'/nonexistent/libother.so' (LIDX_DRIVER) cannot be loaded"));
 }
 
+TEST_CASE("driver: without a name it is the CUDA driver") {
+    unsetenv("LIDX_DRIVER");
+    lidx::Driver driver;
+    std::string error;
+    if (lidx::load_driver(nullptr, &driver, &error)) CHECK(contains(driver.path, "libcuda.so"));
+    else CHECK(contains(error, "'libcuda.so.1' (the default: LIDX_DRIVER is not set) cannot be loaded: "));
+}
+
 TEST_CASE("driver: a missing library or symbol is named and the table stays as it was") {
     lidx::Driver driver;
     std::string error;

@@ -3,6 +3,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include <new>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "tool_failure.h"
 
@@ -32,6 +34,20 @@ CLI::Validator whole(T low, T high) {
                 return "";
             },
             std::to_string(low) + " to " + std::to_string(high)};
+}
+
+// One of these words. CLI11's own IsMember puts nothing around the value, which may be empty.
+inline CLI::Validator one_of(std::vector<std::string> words) {
+    const auto list = [words](const char* between) {
+        std::string text;
+        for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
+        return text;
+    };
+    return {[words, all = list(", ")](std::string& text) -> std::string {
+                if (std::find(words.begin(), words.end(), text) != words.end()) return "";
+                return "Value '" + text.substr(0, 40) + "' is none of " + all;
+            },
+            "{" + list(",") + "}"};
 }
 
 // What is wrong with the arguments, as CLI11 prints it; where there is no subcommand, which ones there are, and which

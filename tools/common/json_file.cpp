@@ -31,9 +31,10 @@ std::string json_shown(const nlohmann::json& value) {
     constexpr size_t kMostBytes = 80;
     std::string text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     if (text.size() <= kMostBytes) return text;
-    size_t end = kMostBytes - 3;
+    const std::string rest = value.is_string() ? "...\"" : "...";
+    size_t end = kMostBytes - rest.size();
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;   // inside a UTF-8 character
-    return text.substr(0, end) + "...";
+    return text.substr(0, end) + rest;
 }
 
 }  // namespace tool

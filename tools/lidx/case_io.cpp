@@ -277,11 +277,13 @@ void read_keys(const nlohmann::json& json, const std::filesystem::path& dir, Cas
 
 Case read_case(const std::filesystem::path& dir) {
     if (!std::filesystem::is_directory(dir))
-        bad_input(dir.string() + ": no such directory (make a case with `lidx gen`)");
+        bad_input(dir.string() + (std::filesystem::exists(dir) ? ": not a directory" : ": no such directory") +
+                  " (make a case with `lidx gen`)");
     const auto json_path = dir / "case.json";
     const nlohmann::json json = read_json(json_path);
-    require(json.is_object() && json.value("format", nlohmann::json()) == kFormat, json_path,
-            std::string("format: expected \"") + kFormat + "\"");
+    require(json.is_object(), json_path, "not an object: " + json_shown(json));
+    const nlohmann::json& format = field(json, "format", json_path);
+    require(format == kFormat, json_path, "format: " + json_shown(format) + ", expected \"" + kFormat + "\"");
     const nlohmann::json& version = field(json, "version", json_path);
     require(version == kFormatVersion, json_path,
             "version: " + json_shown(version) + ", expected " + std::to_string(kFormatVersion));

@@ -13,6 +13,7 @@
 
 #include "case_io.h"
 #include "commands.h"
+#include "counted.h"
 #include "failure.h"
 #include "output_file.h"
 #include "progress.h"
@@ -25,6 +26,8 @@ namespace lidx::command {
 namespace {
 
 using ref::Rng;
+
+constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 
 enum Stream : uint64_t { kShapes = 1, kPages, kModel, kQueries, kKeys, kSegments, kSight };
 
@@ -107,7 +110,9 @@ void draw_shapes(const GenOptions& options, Case& c, std::vector<int32_t>& keys_
         const int64_t tokens = even ? options.tokens : drawn;
         const int64_t keys = options.ragged ? rng.between(0, options.keys) : options.keys;
         rows += tokens;
-        if (rows > std::numeric_limits<int32_t>::max()) bad_input("--batch times --tokens: more than 2147483647 rows");
+        if (rows > kInt32Max)
+            bad_input("--batch, --tokens: " + std::to_string(rows) + " rows in " + counted(request + 1, "request") +
+                      ", expected at most " + std::to_string(kInt32Max) + " in all");
         c.cu_seqlens_q.push_back(static_cast<int32_t>(rows));
         keys_of.push_back(static_cast<int32_t>(keys));
     }
@@ -128,8 +133,9 @@ void draw_sight(const GenOptions& options, const std::vector<int32_t>& keys_of, 
         // The last key has all its tokens, and the next perhaps some.
         const int64_t begun = keys_of[request] > 0 && options.ratio > 1 ? rng.between(0, options.ratio - 1) : 0;
         const int64_t length = int64_t{keys_of[request]} * options.ratio + begun;
-        if (length > std::numeric_limits<int32_t>::max())
-            bad_input("--keys times --ratio: more than 2147483647 tokens");
+        if (length > kInt32Max)
+            bad_input("--keys, --ratio: a request of " + std::to_string(length) + " tokens, expected at most " +
+                      std::to_string(kInt32Max));
         c.context_lens.push_back(static_cast<int32_t>(length));
         for (int64_t row = c.cu_seqlens_q[request]; row < c.cu_seqlens_q[request + 1]; ++row) {
             if (options.row_lengths) c.row_lengths.push_back(static_cast<int32_t>(rng.between(0, length)));
@@ -167,10 +173,9 @@ void draw_pages(const GenOptions& options, const std::vector<int32_t>& keys_of, 
     int64_t used = 0;
     for (const int32_t length : keys_of) used += (int64_t{length} + options.page - 1) / options.page;
     c.num_pages = used + 1 + used / 16;
-    if (c.num_pages > std::numeric_limits<int32_t>::max())
+    if (c.num_pages > kInt32Max)
         bad_input("--batch, --keys: " + std::to_string(c.num_pages) + " pages of --page " +
-                  std::to_string(options.page) + " keys, expected at most " +
-                  std::to_string(std::numeric_limits<int32_t>::max()));
+                  std::to_string(options.page) + " keys, expected at most " + std::to_string(kInt32Max));
     require_memory(c);
 
     Rng rng(options.seed, kPages);
@@ -295,9 +300,9 @@ int run_gen(const GenOptions& options) {
                 {"row_lengths", options.row_lengths},
                 {"window", options.window},
                 {"ratio", options.ratio}});
-    std::printf("%s: %d requests, %" PRId64 " rows, %d heads, %" PRId64 " keys in %" PRId64
-                " pages (%s), longest %" PRId64 "%s\n",
-                options.out.c_str(), c.batch, c.rows, c.heads, keys, c.num_pages, options.layout.c_str(), c.longest(),
+    std::printf("%s: %s, %s, %s, %s in %s (%s), longest %" PRId64 "%s\n", options.out.c_str(),
+                counted(c.batch, "request").c_str(), counted(c.rows, "row").c_str(), counted(c.heads, "head").c_str(),
+                counted(keys, "key").c_str(), counted(c.num_pages, "page").c_str(), options.layout.c_str(), c.longest(),
                 options.lattice ? ", exact lattice" : "");
     return kDone;
 }

@@ -13,6 +13,7 @@
 
 #include "case_io.h"
 #include "commands.h"
+#include "counted.h"
 #include "failure.h"
 #include "npy.h"
 #include "output_file.h"
@@ -172,9 +173,8 @@ void draw_cells(const Plot& p, Picture& picture) {
 
 void draw_axes(const Plot& p, Picture& picture) {
     picture.text(kMarginLeft, 10,
-                 "score[row, key]   " + std::to_string(p.c.batch) + " requests, " + std::to_string(p.c.rows) + " rows, "
-                     + std::to_string(p.c.heads) + " heads, up to " + std::to_string(p.longest)
-                     + " keys; largest of each block");
+                 "score[row, key]   " + counted(p.c.batch, "request") + ", " + counted(p.c.rows, "row") + ", " +
+                     counted(p.c.heads, "head") + ", up to " + counted(p.longest, "key") + "; largest of each block");
     picture.text(kMarginLeft, 24, "grey: keys that the row does not see; magenta: NaN");
     const int bottom = kMarginTop + p.height;
     const int64_t key_step = tick_step(p.longest, 8);

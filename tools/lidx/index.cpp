@@ -12,6 +12,7 @@
 #include "case_io.h"
 #include "chosen.h"
 #include "commands.h"
+#include "counted.h"
 #include "failure.h"
 #include "machine.h"
 #include "output_file.h"
@@ -105,9 +106,9 @@ int run_index(const IndexOptions& options) {
     const Chosen chosen = choose(*machine.machine, c, desc, plan.get(), info, offsets);
 
     files.write(c.rows, options.k, chosen, summary_of(options, c, info, machine));
-    std::printf("%s: %d of up to %" PRId64 " keys for each of %" PRId64 " rows by %s in %d window%s on %s\n",
-                options.out.c_str(), options.k, c.longest(), c.rows, info.symbol, info.windows,
-                info.windows == 1 ? "" : "s", machine.name().c_str());
+    std::printf("%s: %d of up to %s for each of %s by %s in %s on %s\n", options.out.c_str(), options.k,
+                counted(c.longest(), "key").c_str(), counted(c.rows, "row").c_str(), info.symbol,
+                counted(info.windows, "window").c_str(), machine.name().c_str());
     return kDone;
 }
 

@@ -10,6 +10,7 @@
 
 #include "case_io.h"
 #include "commands.h"
+#include "counted.h"
 #include "cubin_registers.h"
 #include "failure.h"
 #include "host/kernel_table.h"
@@ -148,10 +149,10 @@ void print(const Json& all) {
             if (m["devices"].empty()) continue;
         }
         for (const Json& d : m["devices"])
-            std::printf("  %-8s  device %d: %s, compute capability %d.%d, %d multiprocessors\n", kind.c_str(),
+            std::printf("  %-8s  device %d: %s, compute capability %d.%d, %s\n", kind.c_str(),
                         d["ordinal"].get<int>(), d["name"].get<std::string>().c_str(),
                         d["compute_capability"].get<int>() / 10, d["compute_capability"].get<int>() % 10,
-                        d["multiprocessors"].get<int>());
+                        counted(d["multiprocessors"].get<int>(), "multiprocessor").c_str());
         const int version = m["driver_version"].get<int>();
         std::printf("  %-8s  driver %s, CUDA %d.%d\n", "", m["driver"].get<std::string>().c_str(), version / 1000,
                     version % 1000 / 10);

@@ -64,7 +64,7 @@ void add_gen(CLI::App& app, std::function<int()>& chosen) {
     command
         ->add_option("--layout", o->layout,
                      "block-split: codes and scales in one page; split-pool: two pools; contiguous: no pages")
-        ->check(CLI::IsMember({kLayoutNames[0], kLayoutNames[1], kLayoutNames[2]}))
+        ->check(one_of({kLayoutNames[0], kLayoutNames[1], kLayoutNames[2]}))
         ->capture_default_str();
     command->add_option("--seed", o->seed, "The same seed gives the same files on every machine")
         ->transform(whole(uint64_t{0}, std::numeric_limits<uint64_t>::max()))
@@ -76,7 +76,7 @@ void add_gen(CLI::App& app, std::function<int()>& chosen) {
     command
         ->add_option("--rows", o->rows,
                      "How rows are told to lidx: cu-seqlens; fixed: --tokens each; request-ids: one id per row")
-        ->check(CLI::IsMember({kRowMapNames[0], kRowMapNames[1], kRowMapNames[2]}))
+        ->check(one_of({kRowMapNames[0], kRowMapNames[1], kRowMapNames[2]}))
         ->capture_default_str();
     auto* causal = command->add_flag("--causal", o->causal,
                                      "The last row of a request sees all its keys, each row before it one token less");
@@ -114,7 +114,7 @@ void add_score(CLI::App& app, std::function<int()>& chosen) {
         ->required()
         ->type_name("FILE");
     command->add_option("--device", o->device, "auto: a CUDA GPU that has a kernel for the case, else the emulator")
-        ->check(CLI::IsMember({"auto", "cuda", "emu"}))
+        ->check(one_of({"auto", "cuda", "emu"}))
         ->capture_default_str();
     command->add_option("--stats", o->stats, "Write executed instructions per opcode as JSON (emulator only)")
         ->type_name("FILE");
@@ -142,7 +142,7 @@ void add_names(CLI::App* command, Output& output, std::filesystem::path& offsets
                                        "relative: from the first key that the row sees;\n"
                                        "physical: its slot in the pool, page * page size + slot;\n"
                                        "ragged: local, plus an offset for each row" + absent);
-    option->check(CLI::IsMember({"local", "relative", "physical", "ragged"}));
+    option->check(one_of({"local", "relative", "physical", "ragged"}));
     if (absent.empty()) option->capture_default_str();
     command
         ->add_option("--offsets", offsets,
@@ -159,7 +159,7 @@ void add_choice(CLI::App* command, Options& o) {
         ->add_option("--sorted", o.sorted,
                      "position: ascending; score: best first, equal scores by position; none: in the order that\n"
                      "costs least, today position")
-        ->check(CLI::IsMember({"none", "position", "score"}))
+        ->check(one_of({"none", "position", "score"}))
         ->capture_default_str();
     command->add_option("--first", o.forced_first, "Keys at the beginning that are chosen whatever their score")
         ->transform(whole(0, lidx::topk::kMaxK))
@@ -191,7 +191,7 @@ void add_topk(CLI::App& app, std::function<int()>& chosen) {
         ->type_name("FILE");
     add_choice(command, *o);
     command->add_option("--device", o->device, "auto: a CUDA GPU, else the emulator")
-        ->check(CLI::IsMember({"auto", "cuda", "emu"}))
+        ->check(one_of({"auto", "cuda", "emu"}))
         ->capture_default_str();
     command->footer(
         "Exact: of equal scores the smaller positions win, NaN ranks below -inf, -0 equals +0.\n"
@@ -211,7 +211,7 @@ void add_index(CLI::App& app, std::function<int()>& chosen) {
     add_names(command, o->output, o->offsets, "");
     add_choice(command, *o);
     command->add_option("--score-type", o->score_type, "What scores are rounded to before keys are chosen")
-        ->check(CLI::IsMember({"fp32", "bf16"}))
+        ->check(one_of({"fp32", "bf16"}))
         ->capture_default_str();
     command
         ->add_option("--budget-bytes", o->budget_bytes,
@@ -219,7 +219,7 @@ void add_index(CLI::App& app, std::function<int()>& chosen) {
         ->transform(whole(uint64_t{0}, std::numeric_limits<uint64_t>::max()))
         ->capture_default_str();
     command->add_option("--device", o->device, "auto: a CUDA GPU that has a kernel for the case, else the emulator")
-        ->check(CLI::IsMember({"auto", "cuda", "emu"}))
+        ->check(one_of({"auto", "cuda", "emu"}))
         ->capture_default_str();
     command->add_option("--stats", o->stats, "Write executed instructions per opcode as JSON (emulator only)")
         ->type_name("FILE");
@@ -251,13 +251,13 @@ void add_verify(CLI::App& app, std::function<int()>& chosen) {
         ->type_name("FILE");
     command->add_flag("--exact", o->exact, "Demand the reference's bits, or its keys; for cases made with --lattice");
     command->add_option("--arithmetic", o->arithmetic, "Whose error bound to use; default: what FILE.json names")
-        ->check(CLI::IsMember({"sm_100", "sm_90", "sm_90_fast", "fp32"}));
+        ->check(one_of({"sm_100", "sm_90", "sm_90_fast", "fp32"}));
     const std::string absent = "; default: what FILE.json says, else ";
     add_names(command, o->output, o->offsets, absent + "local");
     command->add_option("--sorted", o->sorted, "Order of the indices: position, score or none" + absent + "position")
-        ->check(CLI::IsMember({"none", "position", "score"}));
+        ->check(one_of({"none", "position", "score"}));
     command->add_option("--score-type", o->score_type, "What scores were rounded to before" + absent + "fp32")
-        ->check(CLI::IsMember({"fp32", "bf16"}));
+        ->check(one_of({"fp32", "bf16"}));
     for (const auto& [name, value, where] : {std::tuple{"--first", &o->forced_first, "beginning"},
                                              std::tuple{"--last", &o->forced_last, "end"}})
         command
@@ -332,7 +332,7 @@ void add_quantize(CLI::App& app, std::function<int()>& chosen) {
     command->add_flag("--rotate", o->rotate, "Hadamard rotation before");
     command->add_flag("--pow2", o->pow2, "Scales rounded up to powers of two");
     command->add_option("--device", o->device, "auto: a CUDA GPU, else the emulator")
-        ->check(CLI::IsMember({"auto", "cuda", "emu"}))
+        ->check(one_of({"auto", "cuda", "emu"}))
         ->capture_default_str();
     command->footer(
         "The bits are those of lidx_store_enqueue() and lidx_query_enqueue(); docs/cache.md says how they come about.\n"
@@ -365,12 +365,12 @@ void add_bench(CLI::App& app, std::function<int()>& chosen) {
     auto* graph =
         command->add_flag("--graph", o->graph, "Samples are 10 runs in a CUDA graph, L2 not flushed")->excludes(warm);
     command->add_option("--flush", o->flush, "Fill L2 before a sample by writing (lines that go to memory) or reading")
-        ->check(CLI::IsMember({"write", "read"}))
+        ->check(one_of({"write", "read"}))
         ->excludes(warm)
         ->excludes(graph)
         ->capture_default_str();
     command->add_option("--device", o->device, "emu runs the same code, its times mean nothing")
-        ->check(CLI::IsMember({"cuda", "emu"}))
+        ->check(one_of({"cuda", "emu"}))
         ->capture_default_str();
     command->add_option("--json", o->json, "Write all there is to know as JSON")->type_name("FILE");
     command->add_option("--csv", o->csv, "Write the rows as CSV")->type_name("FILE");

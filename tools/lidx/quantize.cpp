@@ -82,7 +82,8 @@ int run_quantize(const QuantizeOptions& options) {
     for (const int64_t count : leading) rows *= count;   // the reader has seen the product fit the file
     constexpr int64_t kMaxRows = int64_t{1} << 30;
     if (rows > kMaxRows)
-        bad_input(options.in.string() + ": shape " + shape_text(input.shape) + ": more than 2^30 vectors");
+        bad_input(options.in.string() + ": shape " + shape_text(input.shape) + ": " + std::to_string(rows) +
+                  " vectors, expected at most " + std::to_string(kMaxRows));
 
     Quantized result;
     std::string device = "no device: there is nothing to do";

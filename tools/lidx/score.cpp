@@ -8,6 +8,7 @@
 #include "case_device.h"
 #include "case_io.h"
 #include "commands.h"
+#include "counted.h"
 #include "failure.h"
 #include "machine.h"
 #include "npy.h"
@@ -81,9 +82,9 @@ int run_score(const ScoreOptions& options) {
     chosen.describe(sidecar);
     write_with_sidecar<float>(options.out, {c.rows, c.longest()}, scores, sidecar_path(options.out), sidecar);
 
-    std::printf("%s: %lld rows x %lld keys by %s (%s arithmetic) on %s\n", options.out.c_str(),
-                static_cast<long long>(c.rows), static_cast<long long>(c.longest()), info.symbol,
-                arithmetic_name(info.arithmetic), chosen.name().c_str());
+    std::printf("%s: %s x %s by %s (%s arithmetic) on %s\n", options.out.c_str(), counted(c.rows, "row").c_str(),
+                counted(c.longest(), "key").c_str(), info.symbol, arithmetic_name(info.arithmetic),
+                chosen.name().c_str());
     return kDone;
 }
 

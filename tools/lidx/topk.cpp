@@ -10,6 +10,7 @@
 #include "case_io.h"
 #include "chosen.h"
 #include "commands.h"
+#include "counted.h"
 #include "failure.h"
 #include "machine.h"
 #include "score_file.h"
@@ -78,8 +79,10 @@ int run_topk(const TopkOptions& options) {
     summary["score_type"] = matrix.bf16 ? "bf16" : "fp32";
     summary["device"] = device;
     files.write(matrix.rows, options.k, chosen, summary);
-    std::printf("%s: %d of %" PRId64 " keys for each of %" PRId64 " rows on %s\n", options.out.c_str(), options.k,
-                matrix.keys, matrix.rows, device);
+    if (matrix.rows == 0) std::printf("%s: 0 rows, nothing to do\n", options.out.c_str());
+    else
+        std::printf("%s: %d of %s for each of %s on %s\n", options.out.c_str(), options.k,
+                    counted(matrix.keys, "key").c_str(), counted(matrix.rows, "row").c_str(), device);
     return kDone;
 }
 

@@ -11,6 +11,7 @@
 #include "case_io.h"
 #include "case_oracle.h"
 #include "commands.h"
+#include "counted.h"
 #include "failure.h"
 #include "npy.h"
 #include "progress.h"
@@ -105,12 +106,12 @@ Report compare(const Case& c, const std::vector<float>& scores, int64_t longest,
 }
 
 void print_report(const Case& c, Report& report, ref::Arithmetic arithmetic, bool exact) {
-    std::printf("%" PRId64 " cells, %" PRId64 " live and %" PRId64 " dead; bound of %s arithmetic%s\n",
-                report.live + report.dead, report.live, report.dead, arithmetic.name,
+    std::printf("%s, %" PRId64 " live and %" PRId64 " dead; bound of %s arithmetic%s\n",
+                counted(report.live + report.dead, "cell").c_str(), report.live, report.dead, arithmetic.name,
                 exact ? "; bit equality demanded" : "");
     if (report.unbounded > 0)
-        std::printf("%" PRId64 " cells may overflow fp32 or depend on an infinite scale: nothing is demanded of them\n",
-                    report.unbounded);
+        std::printf("%s may overflow fp32 or depend on an infinite scale: nothing is demanded there\n",
+                    counted(report.unbounded, "cell").c_str());
     if (!report.ratios.empty()) {
         const Cell& w = report.worst;
         std::printf("worst cell: row %" PRId64 " (request %d, token %" PRId64 "), key %" PRId64
@@ -123,11 +124,11 @@ void print_report(const Case& c, Report& report, ref::Arithmetic arithmetic, boo
         std::printf("ratio of error to bound: median %.4g, largest %.4g\n", *middle, w.ratio);
     }
     if (report.wrong > 0)
-        std::printf("%" PRId64 " live cells are %s\n", report.wrong,
+        std::printf("%s %s\n", counted(report.wrong, "live cell is", "live cells are").c_str(),
                     exact ? "not bit-equal to the reference" : "outside the bound");
     if (report.dead_wrong > 0)
-        std::printf("%" PRId64 " dead cells are not -inf; the first: row %" PRId64 ", key %" PRId64 ": %.9g\n",
-                    report.dead_wrong, report.dead_worst.row, report.dead_worst.key, report.dead_worst.computed);
+        std::printf("%s not -inf; the first: row %" PRId64 ", key %" PRId64 ": %.9g\n",
+                    counted(report.dead_wrong, "dead cell is", "dead cells are").c_str(), report.dead_worst.row, report.dead_worst.key, report.dead_worst.computed);
     const bool passed = report.wrong == 0 && report.dead_wrong == 0;
     std::printf("%s\n", passed ? exact ? "verified: bit-equal" : "verified: within the bound" : "VERIFICATION FAILED");
 }
@@ -142,8 +143,8 @@ int verify_scores(const VerifyOptions& options, const Case& c, const std::vector
     if (options.exact) require_lattice(c);
     Report report = compare(c, scores, c.longest(), arithmetic, options.exact);
     if (options.exact && report.unbounded > 0)
-        bad_input("--exact needs a case on the exact lattice: " + std::to_string(report.unbounded)
-                  + " cells may overflow fp32");
+        bad_input("--exact needs a case on the exact lattice: " + counted(report.unbounded, "cell") +
+                  " may overflow fp32");
     print_report(c, report, arithmetic, options.exact);
     return report.wrong == 0 && report.dead_wrong == 0 ? kDone : kVerificationFailed;
 }

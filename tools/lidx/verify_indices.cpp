@@ -15,6 +15,7 @@
 
 #include "case_oracle.h"
 #include "chosen.h"
+#include "counted.h"
 #include "failure.h"
 #include "json_file.h"
 #include "npy.h"
@@ -35,11 +36,13 @@ struct Selection {
     int64_t forced_first = 0, forced_last = 0;
 };
 
-void require_one_of(const std::string& value, const std::string& where, const std::vector<std::string>& names) {
-    if (std::find(names.begin(), names.end(), value) != names.end()) return;
+// A field of the sidecar that is one of these names.
+std::string named(const nlohmann::json& field, const std::string& where, const std::vector<std::string>& names) {
+    for (const std::string& name : names)
+        if (field == name) return name;
     std::string expected;
     for (const std::string& name : names) expected += (expected.empty() ? "" : ", ") + name;
-    bad_input(where + ": \"" + value + "\", expected one of " + expected);
+    bad_input(where + ": " + json_shown(field) + ", expected one of " + expected);
 }
 
 Selection read_selection(const VerifyOptions& options, int64_t k) {
@@ -53,12 +56,8 @@ Selection read_selection(const VerifyOptions& options, int64_t k) {
                   json_shown(json["k"]) + " of " + path.string());
     const auto text = [&](const char* key, const std::optional<std::string>& option, std::string& value,
                           const std::vector<std::string>& names) {
-        if (option) value = *option;
-        else if (json.contains(key)) {
-            const std::string shown = json_shown(json[key]);
-            value = json[key].is_string() && json[key].dump() == shown ? json[key].get<std::string>() : shown;
-        }
-        require_one_of(value, option ? std::string("--") + key : path.string() + ": " + key, names);
+        if (option) value = *option;   // which the command line has held against the same names
+        else if (json.contains(key)) value = named(json[key], path.string() + ": " + key, names);
     };
     const auto number = [&](const char* key, const std::optional<int32_t>& option, int64_t& value) {
         if (option) value = *option;
@@ -135,7 +134,7 @@ class RowCheck {
             const std::string here = "entry " + std::to_string(i) + " is " + std::to_string(entries[i]);
             if (i >= order.size()) {
                 if (entries[i] != -1)
-                    return here + ", expected -1: the row sees " + std::to_string(keys_.end - keys_.begin) + " keys";
+                    return here + ", expected -1: the row sees " + counted(keys_.end - keys_.begin, "key");
                 continue;
             }
             const int64_t key = order[i];
@@ -276,9 +275,11 @@ class Report {
         if (wrong_++ == 0) first_ = where + ": " + problem;
     }
     int print(int64_t k) const {
-        std::printf("%" PRId64 " rows of %" PRId64 " indices; %s\n", rows_, k, rule_.c_str());
+        std::printf("%s of %s; %s\n", counted(rows_, "row").c_str(), counted(k, "index", "indices").c_str(),
+                    rule_.c_str());
         if (wrong_ > 0)
-            std::printf("%" PRId64 " rows are wrong; the first: %s\nVERIFICATION FAILED\n", wrong_, first_.c_str());
+            std::printf("%s wrong; the first: %s\nVERIFICATION FAILED\n",
+                        counted(wrong_, "row is", "rows are").c_str(), first_.c_str());
         else std::printf("verified: sets, order and unused entries\n");
         return wrong_ == 0 ? kDone : kVerificationFailed;
     }

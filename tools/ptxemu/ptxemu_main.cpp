@@ -119,7 +119,7 @@ void add_run(CLI::App& app, std::function<int()>& chosen, const std::string& rep
     command->add_flag("--any-leader", o->any_leader, 
                       "Seeds other than 0 have elect.sync choose other lanes than the lowest");
     command->add_option("--cc", o->compute_capability, "Compute capability of the device; default: the PTX target's")
-        ->check(CLI::IsMember({80, 90, 100, 103}));
+        ->check(tool::one_of({"80", "90", "100", "103"}));
     command->add_option("--sms", o->multiprocessors, "Its multiprocessors")
         ->transform(whole(1, 1024))
         ->capture_default_str();
@@ -145,7 +145,7 @@ void add_info(CLI::App& app, std::function<int()>& chosen) {
     const auto o = std::make_shared<InfoOptions>();
     command->add_option("FILE", o->file, "PTX text, or a fat binary with PTX")->required();
     command->add_option("--cc", o->compute_capability, "Compute capability that chooses among a fat binary's texts")
-        ->check(CLI::IsMember({80, 90, 100, 103}));
+        ->check(tool::one_of({"80", "90", "100", "103"}));
     command->footer(
         "Parameters are listed with their offset, size and type: what args.json of ptxemu run has an entry for each.\n"
         "\n"

@@ -3,6 +3,8 @@
 #include <cstdio>
 
 #include "bench/results.h"
+#include "counted.h"
+#include "failure.h"
 #include "json_file.h"
 
 namespace lidx::command {
@@ -97,8 +99,9 @@ const char* role_text(Role role) {
 }
 
 void print_head(const Results& r) {
-    std::printf("%s, driver %d.%d, lidx %s; median, least and most of %d samples by events, ", r.device.c_str(),
-                r.driver_version / 1000, r.driver_version % 1000 / 10, r.lidx.c_str(), r.runs);
+    std::printf("%s, driver %d.%d, lidx %s; median, least and most of %s by events, ", r.device.c_str(),
+                r.driver_version / 1000, r.driver_version % 1000 / 10, r.lidx.c_str(),
+                counted(r.runs, "sample").c_str());
     switch (r.timing) {
         case Timing::kFlushed:
             std::printf("each one run with L2 %s before it\n",

@@ -239,17 +239,25 @@ std::vector<Workload> choose_workloads(const std::vector<std::string>& names, co
     return chosen;
 }
 
+// "   1 request ": as wide as of several.
+std::string column(int count, const char* one) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%4d %s%s", count, one, count == 1 ? " " : "s");
+    return text;
+}
+
 std::string describe(const Workload& w) {
     char line[160];
     if (w.work == Work::kMerge)
         std::snprintf(line, sizeof line, "%4lld rows, %d lists of %lld each, k %d", static_cast<long long>(w.rows()),
                       w.shards, static_cast<long long>(w.keys), kBenchTopK);
     else if (w.work == Work::kTopk)
-        std::snprintf(line, sizeof line, "%4lld rows x %7lld scores, k %d", static_cast<long long>(w.rows()),
+        std::snprintf(line, sizeof line, "%s x %7lld scores, k %d", column(static_cast<int>(w.rows()), "row").c_str(),
                       static_cast<long long>(w.keys), kBenchTopK);
     else
-        std::snprintf(line, sizeof line, "%4d requests x %4d tokens x %6lld keys, %d heads, %s%s%s", w.batch, w.tokens,
-                      static_cast<long long>(w.keys), w.heads, w.page > 0 ? "pages of " : "contiguous",
+        std::snprintf(line, sizeof line, "%s x %s x %6lld keys, %d heads, %s%s%s", column(w.batch, "request").c_str(),
+                      column(w.tokens, "token").c_str(), static_cast<long long>(w.keys), w.heads,
+                      w.page > 0 ? "pages of " : "contiguous",
                       w.page > 0 ? std::to_string(w.page).c_str() : "", sight_text(w.sight));
     std::string text = line;
     if (w.spread_percent > 0) text += ", lengths +- " + std::to_string(w.spread_percent) + " %";
