@@ -128,7 +128,8 @@ void print_report(const Case& c, Report& report, ref::Arithmetic arithmetic, boo
                     exact ? "not bit-equal to the reference" : "outside the bound");
     if (report.dead_wrong > 0)
         std::printf("%s not -inf; the first: row %" PRId64 ", key %" PRId64 ": %.9g\n",
-                    counted(report.dead_wrong, "dead cell is", "dead cells are").c_str(), report.dead_worst.row, report.dead_worst.key, report.dead_worst.computed);
+                    counted(report.dead_wrong, "dead cell is", "dead cells are").c_str(), report.dead_worst.row,
+                    report.dead_worst.key, report.dead_worst.computed);
     const bool passed = report.wrong == 0 && report.dead_wrong == 0;
     std::printf("%s\n", passed ? exact ? "verified: bit-equal" : "verified: within the bound" : "VERIFICATION FAILED");
 }
