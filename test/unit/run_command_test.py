@@ -274,6 +274,7 @@ class Arguments(Command):
                 ({"n": {"scalar": -1, "type": "u32"}}, "scalar: -1, expected"),
                 ({"n": {"scalar": 1, "type": "u33"}}, 'entry 3: type: "u33", expected one of u8,'),
                 ({"n": {"scalar": 1, "type": "u64"}}, "entry 3: 8 bytes, parameter 3 (n) has 4"),
+                ({"n": {"scalar": 1, "type": "u8"}}, "entry 3: 1 byte, parameter 3 (n) has 4"),
                 ({"n": {"scaler": 1, "type": "u32"}}, "entry 3: expected exactly one of buffer,"),
                 ({"n": {"scalar": 1, "type": "u32", "kind": 1}}, "unknown field 'kind', expected scalar, type"),
                 ({"tail": {"bytes": "123"}}, 'bytes: "123", expected pairs'),
@@ -301,7 +302,20 @@ class Outcomes(Command):
         self.assertIn(":4: ", self.run_ptx(HEADER + "nonsense\n", code=2))
         self.assertIn("kernel.ptx:6: ", self.run_ptx(HEADER + ".visible .entry k() {\n.reg .b32 %r;\n"
                                                      "frob.b32 %r, 1;\n}\n", code=2))
-        self.assertIn("1025", self.run_ptx(HANG, block=1025, code=2))
+        self.assertIn("'4294967296' is not X, X,Y or X,Y,Z with numbers from 1 to 4294967295",
+                      self.run_ptx(HANG, grid=2**32, code=2))
+        self.assertIn("block 1025,1,1 exceeds 1024,1024,64 or 1024 threads", self.run_ptx(HANG, block=1025, code=2))
+        self.assertIn("grid 3,1,1 is not a multiple of the cluster 2,1,1",
+                      self.run_ptx(HANG, "--cluster", 2, grid=3, code=2))
+        self.assertIn("--cc: Value '70' is none of 80, 90, 100, 103", self.run_ptx(HANG, "--cc", 70, code=2))
+        for bounds, words, message in (
+                (".reqntid 64", (), "block 32,1,1 differs from the kernel's .reqntid 64,1,1"),
+                (".maxntid 16", (), "block 32,1,1 has 32 threads, .maxntid allows 16"),
+                (".reqnctapercluster 2", ("--cluster", 4),
+                 "cluster 4,1,1 differs from the kernel's .reqnctapercluster 2,1,1"),
+                (".maxclusterrank 2", ("--cluster", 4), "cluster 4,1,1 has 4 CTAs, .maxclusterrank allows 2")):
+            text = HEADER + f".visible .entry k() {bounds} {{ ret; }}\n"
+            self.assertIn(message, self.run_ptx(text, *words, grid=4, code=2))
         self.assertIn(".target sm_90a does not run on compute capability 100", self.run_ptx(HANG, "--cc", 100, code=2))
 
     def test_outputs_over_each_other_or_an_input(self):
@@ -357,6 +371,30 @@ class Outcomes(Command):
         table = HEADER + (".global .align 8 .b8 table[8];\n"
                           ".visible .entry k() { .reg .b32 %r; ld.global.b32 %r, [table+8]; }")
         self.assertIn("byte 8 of the 8 bytes of variable table, behind their end", self.run_ptx(table, code=3))
+
+    def test_forgotten_dynamic_shared_memory(self):
+        kernel = HEADER + """
+.shared .align 4 .b8 fixed[64];
+.extern .shared .align 16 .b8 dynamic[];
+.visible .entry k() {
+    .reg .b32 %r<2>;
+    mov.u32 %r0, %tid.x;
+    mad.lo.u32 %r1, %r0, 4, dynamic;
+    st.shared.b32 [fixed], %r0;
+    st.shared.b32 [%r1], %r0;
+    ret;
+}
+"""
+        hint = "kernel.ptx declares dynamic shared memory (dynamic); --smem says how much, here 0 bytes"
+        text = self.run_ptx(kernel, code=3)
+        self.assertIn("0x400..0x440 (64 bytes static, 0 dynamic): byte 0 of dynamic shared memory", text)
+        self.assertIn(hint, text)
+        text = self.run_ptx(kernel, "--smem", 64, code=3)
+        self.assertIn("(64 bytes static, 64 dynamic): byte 64 of dynamic shared memory", text)
+        self.assertNotIn(hint, text)
+        self.assertIn("clean, 0 errors, 0 warnings, 1 seed, ", self.run_ptx(kernel, "--smem", 128))
+        done = subprocess.run([PTXEMU, "info", self.path("kernel.ptx")], capture_output=True, text=True)
+        self.assertIn("\ndynamic shared memory: dynamic\n", done.stdout)
 
     def test_seeds_find_what_order_hides_and_replay(self):
         text = self.run_ptx(UNORDERED, "--seeds", 50, "--json", self.path("r.json"), block=64, code=3)

@@ -52,6 +52,13 @@ const uint8_t* param_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uin
     return params.data() + address;
 }
 
+// "CTA's 0x400..0x440 (64 bytes static, 0 dynamic)"
+std::string shared_window(const Cta& cta) {
+    return "CTA's " + hex(cta.shared_base + kSharedBase) + ".." + hex(cta.shared_base + cta.shared_bytes) + " (" +
+           std::to_string(cta.program->static_shared_bytes) + " bytes static, " +
+           std::to_string(cta.launch->dynamic_shared_bytes) + " dynamic)";
+}
+
 }   // namespace
 
 uint8_t* shared_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uint32_t align) {
@@ -63,7 +70,7 @@ uint8_t* shared_at(Exec& x, int lane, uint64_t address, uint32_t bytes, uint32_t
             why += "executing CTA, of rank " + std::to_string(x.cta->rank) + ": it is of the CTA of rank " +
                    std::to_string(rank) + ", which .shared::cta does not reach";
         } else {
-            why += "CTA's " + hex(x.cta->shared_base + kSharedBase) + ".." + hex(x.cta->shared_base + end);
+            why += shared_window(*x.cta);
         }
         fault_at(x, RunStatus::kIllegalAddress, lane, "shared", address, bytes, why);
     }
@@ -87,8 +94,8 @@ uint8_t* cluster_shared_at(Exec& x, int lane, uint64_t address, uint32_t bytes, 
     const uint64_t offset = address - cta.shared_base, end = cta.shared_bytes;
     if (offset < kSharedBase || offset > end || bytes > end - offset) {
         fault_at(x, RunStatus::kIllegalAddress, lane, "shared", address, bytes,
-                 "shared address " + hex(address) + " of " + std::to_string(bytes) + " bytes is outside the CTA's " +
-                     hex(cta.shared_base + kSharedBase) + ".." + hex(cta.shared_base + end));
+                 "shared address " + hex(address) + " of " + std::to_string(bytes) + " bytes is outside the " +
+                     shared_window(cta));
     }
     if (cta.exited()) {
         fault_at(x, RunStatus::kIllegalAddress, lane, "shared", address, bytes,

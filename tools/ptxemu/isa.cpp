@@ -22,10 +22,28 @@ struct SyntaxWord {
     std::vector<std::string_view> alternatives;
 };
 
+// An operand as Row::operands has it: its letter, and its width where it has one.
+struct OperandForm {
+    char kind;
+    int bits;
+};
+
 struct CompiledRow {
     const Row* row = nullptr;
     std::vector<SyntaxWord> words;
+    std::vector<OperandForm> operands;   // empty where the encoder does it all, and where there are none
 };
+
+std::vector<OperandForm> compile_operands(std::string_view text) {
+    std::vector<OperandForm> forms;
+    if (text == "*" || text == "-") return forms;
+    while (true) {
+        const size_t end = std::min(text.find(' '), text.size());
+        forms.push_back({text[0], end > 1 ? std::stoi(std::string(text.substr(1, end - 1))) : 0});
+        if (end == text.size()) return forms;
+        text.remove_prefix(end + 1);
+    }
+}
 
 std::vector<SyntaxWord> compile_syntax(std::string_view syntax) {
     std::vector<SyntaxWord> words;
@@ -119,7 +137,7 @@ const Table& table() {
         Table t;
         for (const auto file : files()) {
             for (const Row& row : file) {
-                CompiledRow compiled{&row, compile_syntax(row.syntax)};
+                CompiledRow compiled{&row, compile_syntax(row.syntax), compile_operands(row.operands)};
                 for (auto first : compiled.words.front().alternatives) t[first].push_back(compiled);
             }
         }
@@ -790,11 +808,10 @@ void Decoder::add_shadow(const std::vector<std::string_view>& words) {
     }
 }
 
-void Decoder::decode_instruction(const Instruction& ir) {
-    ir_ = &ir;
-    uses_.clear();
+// Opcode and modifiers, parted at their dots.
+static std::vector<std::string_view> words_of(const Instruction& ir) {
     std::vector<std::string_view> words;
-    auto add_words = [&words](std::string_view text) {
+    const auto add = [&words](std::string_view text) {
         while (true) {
             const size_t dot = text.find('.');
             words.push_back(text.substr(0, dot));
@@ -802,9 +819,13 @@ void Decoder::decode_instruction(const Instruction& ir) {
             text.remove_prefix(dot + 1);
         }
     };
-    add_words(ir.opcode);
-    for (const auto& m : ir.modifiers) add_words(m);
+    add(ir.opcode);
+    for (const auto& m : ir.modifiers) add(m);
+    return words;
+}
 
+// Only the guard and the flags are filled in.
+Insn Decoder::guarded(const Instruction& ir, const std::vector<std::string_view>& words) {
     Insn out;
     out.guard = constant(1, 1);
     if (ir.has_guard) {
@@ -815,7 +836,10 @@ void Decoder::decode_instruction(const Instruction& ir) {
     for (auto w : words)
         for (const auto& f : kFlagWords)
             if (f.word == w) out.flags |= f.flag;
+    return out;
+}
 
+InsnInfo Decoder::info_of(const Instruction& ir) {
     InsnInfo info;
     info.line = ir.line;
     info.source_file = ir.source_file;
@@ -824,98 +848,102 @@ void Decoder::decode_instruction(const Instruction& ir) {
     auto [stat, inserted] = stats_.try_emplace(stat_name(ir), static_cast<uint32_t>(program_->stat_names.size()));
     if (inserted) program_->stat_names.push_back(stat->first);
     info.stat = stat->second;
+    return info;
+}
 
-    if (ir.opcode == "call") {
-        for (const auto& m : ir.modifiers)
-            if (m != "uni") fail("unknown modifier ." + m);
-        if (const auto indirect = frame_->candidates.find(&ir); indirect != frame_->candidates.end()) {
-            encode_indirect(ir, out);
-            program_->info.insert(program_->info.end(), 2 * indirect->second.size() + 1, info);
-            return;
-        }
-        encode_call(ir, out);
-        add_shadow({"call"});
-        program_->code.push_back(out);
-        add_shadow({"call", "results"});
-        program_->info.push_back(info);
-        program_->info.push_back(info);
+void Decoder::decode_call(const Instruction& ir, Insn out, const InsnInfo& info) {
+    for (const auto& m : ir.modifiers)
+        if (m != "uni") fail("unknown modifier ." + m);
+    if (const auto indirect = frame_->candidates.find(&ir); indirect != frame_->candidates.end()) {
+        encode_indirect(ir, out);
+        program_->info.insert(program_->info.end(), 2 * indirect->second.size() + 1, info);
         return;
     }
+    encode_call(ir, out);
+    add_shadow({"call"});
+    program_->code.push_back(out);
+    add_shadow({"call", "results"});
+    program_->info.push_back(info);
+    program_->info.push_back(info);
+}
 
-    auto rows = table().find(words[0]);
-    if (rows == table().end()) fail("unknown instruction " + ir.opcode);
-    std::string reason;
+// Operands R and S want a register of just their width.
+static bool widths_fit(const Decoder& d, const CompiledRow& row, const Instruction& ir) {
+    for (size_t i = 0; i < row.operands.size(); ++i) {
+        const OperandForm& form = row.operands[i];
+        if ((form.kind == 'R' || form.kind == 'S') && d.register_bits(ir.operands[i]) != form.bits) return false;
+    }
+    return true;
+}
+
+// The first row that takes the instruction. Where none does as the words stand, they are put in a row's order.
+static const CompiledRow& row_for(const Decoder& d, const Instruction& ir, std::vector<std::string_view>& words) {
+    const auto rows = table().find(words[0]);
+    if (rows == table().end()) d.fail("unknown instruction " + ir.opcode);
     const auto as_written = [&words](const CompiledRow& row) { return match_words(row.words, 0, words, 0); };
     if (std::none_of(rows->second.begin(), rows->second.end(), as_written)) {
         for (const auto& candidate : rows->second)
             if (reorder_words(candidate.words, &words)) break;
     }
+    std::string reason;
     for (const auto& candidate : rows->second) {
-        if (!match_words(candidate.words, 0, words, 0)) continue;
-        const Row& row = *candidate.row;
+        if (!as_written(candidate)) continue;
         // Rows that differ only in their number of operands follow each other.
-        const std::string_view form = row.operands;
-        size_t count = 0;
-        if (form != "*" && form != "-") count = 1 + static_cast<size_t>(std::count(form.begin(), form.end(), ' '));
-        if (form != "*" && count != ir.operands.size()) {
+        const size_t count = candidate.operands.size();
+        if (std::string_view(candidate.row->operands) != "*" && count != ir.operands.size()) {
             reason = "it has " + std::to_string(ir.operands.size()) + " operands where " + std::to_string(count) +
                      " are expected";
             continue;
         }
-        if (form.find_first_of("RS") != std::string_view::npos) {
-            bool fits = true;
-            size_t at = 0;
-            for (size_t i = 0; i < count; ++i) {
-                const size_t end = std::min(form.find(' ', at), form.size());
-                const std::string_view token = form.substr(at, end - at);
-                at = end + 1;
-                const int have = register_bits(ir.operands[i]);
-                if ((token[0] == 'R' || token[0] == 'S') && have != std::stoi(std::string(token.substr(1))))
-                    fits = false;
-            }
-            if (!fits) continue;
+        if (widths_fit(d, candidate, ir)) return candidate;
+    }
+    d.fail(reason.empty() ? "unknown modifiers or types of " + std::string(words[0]) : reason);
+}
+
+static void encode_operands(Decoder& d, const CompiledRow& row, const Instruction& ir, Insn& out) {
+    int slot = 0;
+    for (size_t i = 0; i < row.operands.size(); ++i) {
+        const OperandForm& form = row.operands[i];
+        const Operand& operand = ir.operands[i];
+        switch (form.kind) {
+            case 'r':
+            case 'R': out.slot[slot++] = d.destination(operand, form.bits); break;
+            case 's':
+            case 'S': out.slot[slot++] = d.source(operand, form.bits); break;
+            case 'p': out.slot[slot++] = d.predicate_destination(operand); break;
+            case 'q':
+                out.slot[slot] = d.predicate_source(operand, out, slot);
+                ++slot;
+                break;
+            case 'i': out.imm = d.immediate(operand); break;
+            case 'l': out.aux = d.label(operand); break;
+            case 'm': d.address(operand, out, slot++); break;
+            default: d.fail("bad row");
         }
-        if (row.needs && !target_has(program_->target, row.needs)) {
-            fail(std::string("needs sm_") + row.needs + ", the module's .target is " + program_->target);
-        }
-        if (noted != nullptr) noted->insert(&row);
-        out.handler = row.handler;
-        if (count != 0) {
-            size_t at = 0;
-            int slot = 0;
-            for (size_t i = 0; i < count; ++i) {
-                const size_t end = std::min(form.find(' ', at), form.size());
-                const std::string_view token = form.substr(at, end - at);
-                at = end + 1;
-                const Operand& operand = ir.operands[i];
-                const int bits = token.size() > 1 ? std::stoi(std::string(token.substr(1))) : 0;
-                switch (token[0]) {
-                    case 'r':
-                    case 'R': out.slot[slot++] = destination(operand, bits); break;
-                    case 's':
-                    case 'S': out.slot[slot++] = source(operand, bits); break;
-                    case 'p': out.slot[slot++] = predicate_destination(operand); break;
-                    case 'q':
-                        out.slot[slot] = predicate_source(operand, out, slot);
-                        ++slot;
-                        break;
-                    case 'i': out.imm = immediate(operand); break;
-                    case 'l': out.aux = label(operand); break;
-                    case 'm': address(operand, out, slot++); break;
-                    default: fail("bad row");
-                }
-            }
-        }
-        if (row.encode) {
-            Match m{words};
-            row.encode(*this, m, ir, out);
-        }
-        program_->code.push_back(out);
-        program_->info.push_back(std::move(info));
-        add_shadow(words);
+    }
+}
+
+void Decoder::decode_instruction(const Instruction& ir) {
+    ir_ = &ir;
+    uses_.clear();
+    std::vector<std::string_view> words = words_of(ir);
+    Insn out = guarded(ir, words);
+    InsnInfo info = info_of(ir);
+    if (ir.opcode == "call") {
+        decode_call(ir, out, info);
         return;
     }
-    fail(reason.empty() ? "unknown modifiers or types of " + std::string(words[0]) : reason);
+    const CompiledRow& found = row_for(*this, ir, words);
+    const Row& row = *found.row;
+    if (row.needs && !target_has(program_->target, row.needs))
+        fail(std::string("needs sm_") + row.needs + ", the module's .target is " + program_->target);
+    if (noted != nullptr) noted->insert(&row);
+    out.handler = row.handler;
+    encode_operands(*this, found, ir, out);
+    if (row.encode) row.encode(*this, Match{words}, ir, out);
+    program_->code.push_back(out);
+    program_->info.push_back(std::move(info));
+    add_shadow(words);
 }
 
 void Decoder::decode_function(FunctionFrame& frame) {

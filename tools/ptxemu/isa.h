@@ -112,6 +112,9 @@ class Decoder {
     void lay_out(FunctionFrame& frame);
     void decode_function(FunctionFrame& frame);
     void decode_instruction(const Instruction& ir);
+    Insn guarded(const Instruction& ir, const std::vector<std::string_view>& words);
+    InsnInfo info_of(const Instruction& ir);
+    void decode_call(const Instruction& ir, Insn out, const InsnInfo& info);
     void mark_poll_loops();
     uint32_t special(const std::string& name, int bits);
     uint32_t allocate(int bits);

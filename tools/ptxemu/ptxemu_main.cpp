@@ -68,7 +68,7 @@ CLI::Validator dimensions(Dim3* to) {
                     }
                     if (*at++ != ',') break;
                 }
-                return "Value '" + text.substr(0, 40) + "' is not X, X,Y or X,Y,Z with numbers from 1";
+                return "Value '" + text.substr(0, 40) + "' is not X, X,Y or X,Y,Z with numbers from 1 to 4294967295";
             },
             "X,Y,Z"};
 }

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 
+#include "counted.h"
 #include "half.h"
 #include "json_file.h"
 #include "npy.h"
@@ -468,18 +469,18 @@ RunArguments::RunArguments(const std::filesystem::path& path, const Function& ke
         }
         Part part = list.part_of(at, entries[i], std::to_string(i));
         if (parameter == kernel.params.size()) {
-            at.fail("kernel " + kernel.name + " has only " + std::to_string(kernel.params.size()) + " parameters");
+            at.fail("kernel " + kernel.name + " has only " + tool::counted(kernel.params.size(), "parameter"));
         }
         const Variable& wanted = kernel.params[parameter++];
         if (part.bytes.size() != wanted.bytes) {
-            at.fail(std::to_string(part.bytes.size()) + " bytes, parameter " + std::to_string(parameter - 1) + " (" +
+            at.fail(tool::counted(part.bytes.size(), "byte") + ", parameter " + std::to_string(parameter - 1) + " (" +
                     wanted.name + ") has " + std::to_string(wanted.bytes));
         }
         list.offsets.push_back(wanted.offset);
         list.parts.push_back(std::move(part));
     }
     if (parameter != kernel.params.size()) {
-        file.fail(std::to_string(parameter) + " parameters, kernel " + kernel.name + " has " +
+        file.fail(tool::counted(parameter, "parameter") + ", kernel " + kernel.name + " has " +
                   std::to_string(kernel.params.size()));
     }
 }

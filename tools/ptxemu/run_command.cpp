@@ -15,6 +15,7 @@
 #include <set>
 #include <vector>
 
+#include "counted.h"
 #include "fatbin.h"
 #include "findings.h"
 #include "input_file.h"
@@ -193,40 +194,33 @@ void write_text(const std::filesystem::path& path, const std::string& text) {
     file.close();
 }
 
-// One launch with fresh memory.
-struct Launched {
-    GlobalMemory memory;
-    std::shared_ptr<const Program> program;
-};
+// Null for a kernel without parameters.
+std::unique_ptr<RunArguments> arguments_of(const RunOptions& options, const Function& kernel, int compute_capability) {
+    if (!options.args.empty()) return std::make_unique<RunArguments>(options.args, kernel, compute_capability);
+    if (!kernel.params.empty())
+        tool::bad_input("--args: kernel " + kernel.name + " has " + tool::counted(kernel.params.size(), "parameter") +
+                        " (ptxemu info " + options.file.string() + " lists " +
+                        (kernel.params.size() == 1 ? "it)" : "them)"));
+    return nullptr;
+}
 
-}   // namespace
-
-int run_kernel(const RunOptions& options) {
-    const auto started = Clock::now();
-    const LoadedFile file = load(options.file, options.compute_capability);
-    const Function& kernel = kernel_of(*file.module, options.file, options.kernel);
-    std::unique_ptr<RunArguments> arguments;
-    if (!options.args.empty()) {
-        arguments = std::make_unique<RunArguments>(options.args, kernel, file.compute_capability);
-    } else if (!kernel.params.empty()) {
-        tool::bad_input("--args: kernel " + kernel.name + " has " + std::to_string(kernel.params.size()) +
-                        " parameters (ptxemu info " + options.file.string() + " lists them)");
-    }
-
+void require_outputs(const RunOptions& options, const RunArguments* arguments) {
     std::vector<tool::Output> files;
     for (const auto& [option, path] :
          {tool::Output{"--json", options.json}, {"--stats", options.stats}, {"--trace", options.trace}})
         if (!path.empty()) files.push_back({option, path});
     std::vector<std::filesystem::path> inputs = {options.file};
-    if (arguments) {
+    if (arguments != nullptr) {
         inputs.push_back(options.args);
         inputs.insert(inputs.end(), arguments->inputs().begin(), arguments->inputs().end());
         for (const tool::Output& output : arguments->outputs()) files.push_back(output);
     }
     tool::require_outputs(files, inputs);
+}
 
+DeviceConfig device_of(const RunOptions& options, int compute_capability) {
     DeviceConfig device;
-    device.compute_capability = file.compute_capability;
+    device.compute_capability = compute_capability;
     device.multiprocessors = options.multiprocessors;
     device.threads = options.threads;
     device.check = options.check;
@@ -234,15 +228,12 @@ int run_kernel(const RunOptions& options) {
     device.progress = true;
     device.max_instructions = options.max_instructions;
     device.detail = !options.stats.empty();
-    ToldWarnings told;   // a warning is printed once, not once a seed
-    device.told_warnings = &told;
-    TraceLog trace;
-    if (!options.trace.empty()) {
-        if (!trace.open(options.trace.string()))
-            tool::bad_input(options.trace.string() + ": cannot create it: " + std::strerror(errno));
-        device.trace = &trace;
-    }
-    if (file.compute_capability == 80) device.max_shared_per_block = 163 * 1024;
+    if (compute_capability == 80) device.max_shared_per_block = 163 * 1024;
+    return device;
+}
+
+// Without its parameters.
+Launch launch_of(const RunOptions& options, const Function& kernel) {
     Launch launch;
     launch.grid = options.grid;
     launch.block = options.block;
@@ -251,95 +242,160 @@ int run_kernel(const RunOptions& options) {
         launch.cluster = {kernel.reqnctapercluster[0], std::max(1u, kernel.reqnctapercluster[1]),
                           std::max(1u, kernel.reqnctapercluster[2])};
     launch.dynamic_shared_bytes = options.dynamic_shared_bytes;
+    return launch;
+}
 
-    RunResult result;
+std::shared_ptr<const Program> decoded(const RunOptions& options, const Module& module, const Function& kernel,
+                                       GlobalMemory& memory) {
+    try {
+        return decode(module, kernel, place_variables(module, memory));
+    } catch (const PtxError& e) {
+        tool::bad_input(options.file.string() + (e.line > 0 ? ":" + std::to_string(e.line) : "") + ": " + e.what());
+    } catch (const VariableMemoryError& e) {
+        tool::bad_input(options.file.string() + ": no memory for " + e.what());
+    }
+}
+
+// What the seeds left.
+struct Outcome {
+    RunResult result;    // of the last that ran
+    uint64_t seed = 0;   // that one
+    uint64_t ran = 0;    // how many
     Stats stats;
-    nlohmann::ordered_json found = nlohmann::ordered_json::array(), differing = nlohmann::ordered_json::array();
-    std::vector<std::vector<uint8_t>> first_outputs;
-    uint64_t seed = options.seed, ran = 0;
-    auto next_report = started + std::chrono::seconds(2);
-    for (; ran < options.seeds; ++ran) {
-        seed = options.seed + ran;
-        device.seed = seed;
-        Launched run_of;
-        if (options.check) run_of.memory.track_writes();
-        try {
-            const auto symbols = place_variables(*file.module, run_of.memory);
-            run_of.program = decode(*file.module, kernel, symbols);
-        } catch (const PtxError& e) {
-            tool::bad_input(options.file.string() + (e.line > 0 ? ":" + std::to_string(e.line) : "") + ": " +
-                            e.what());
-        } catch (const VariableMemoryError& e) {
-            tool::bad_input(options.file.string() + ": no memory for " + e.what());
-        }
-        launch.params = arguments ? arguments->place(run_of.memory) : std::vector<uint8_t>();
-        result = run(*run_of.program, launch, device, run_of.memory, stats);
-        if (result.status == RunStatus::kInvalidParams) tool::bad_input(result.message);
-        for (const Finding& f : result.findings) found.push_back(finding_json(f, seed));
-        const bool last = result.status != RunStatus::kOk || ran + 1 == options.seeds;
-        if (arguments && result.status == RunStatus::kOk) {
-            const auto outputs = arguments->contents();
-            if (first_outputs.empty()) first_outputs = outputs;
-            for (size_t i = 0; i < outputs.size(); ++i) {
-                if (outputs[i] == first_outputs[i]) continue;
-                const std::string name = arguments->buffer_names()[i];
-                differing.push_back({{"buffer", name}, {"seed", seed}});
-                std::fprintf(stderr, "ptxemu: buffer %s: seed %llu leaves other bytes than seed %llu\n", name.c_str(),
-                             static_cast<unsigned long long>(seed), static_cast<unsigned long long>(options.seed));
-            }
-        }
-        if (arguments && last) arguments->write_outputs();
-        if (arguments) arguments->release(run_of.memory);
-        if (last) break;
-        if (Clock::now() >= next_report) {
-            next_report = Clock::now() + (::isatty(2) ? std::chrono::milliseconds(500) : std::chrono::seconds(5));
-            std::fprintf(stderr, "ptxemu: %llu of %llu seeds\n", static_cast<unsigned long long>(ran + 1),
-                         static_cast<unsigned long long>(options.seeds));
-        }
-    }
+    nlohmann::ordered_json found = nlohmann::ordered_json::array();       // findings
+    nlohmann::ordered_json differing = nlohmann::ordered_json::array();   // buffers that differ from the first seed's
+};
 
-    const int code = exit_of(result.status);
-    const bool failed = code != kRunClean;
-    const uint64_t seeds_run = failed ? ran + 1 : options.seeds;
-    if (failed) {
-        std::fprintf(stderr, "ptxemu: %s\n", result.message.c_str());
-        std::fprintf(stderr, "ptxemu: seed %llu fails%s; again: %s --seed %llu\n",
-                     static_cast<unsigned long long>(seed),
-                     ran == 0 ? "" : (", the " + std::to_string(ran) + " before it do not").c_str(),
-                     options.replay.c_str(), static_cast<unsigned long long>(seed));
+// Holds a seed's buffers against those of the first.
+void compare_outputs(const RunOptions& options, const RunArguments& arguments,
+                     std::vector<std::vector<uint8_t>>& first_outputs, Outcome& outcome) {
+    const auto outputs = arguments.contents();
+    if (first_outputs.empty()) first_outputs = outputs;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+        if (outputs[i] == first_outputs[i]) continue;
+        const std::string name = arguments.buffer_names()[i];
+        outcome.differing.push_back({{"buffer", name}, {"seed", outcome.seed}});
+        std::fprintf(stderr, "ptxemu: buffer %s: seed %llu leaves other bytes than seed %llu\n", name.c_str(),
+                     static_cast<unsigned long long>(outcome.seed), static_cast<unsigned long long>(options.seed));
     }
-    const double rate = stats.seconds > 0 ? static_cast<double>(stats.warp_instructions) / stats.seconds : 0;
+}
+
+// Each seed a launch with fresh memory, up to the first that fails.
+Outcome run_seeds(const RunOptions& options, const Module& module, const Function& kernel, RunArguments* arguments,
+                  DeviceConfig device) {
+    Launch launch = launch_of(options, kernel);
+    Outcome outcome;
+    std::vector<std::vector<uint8_t>> first_outputs;
+    auto next_report = Clock::now() + std::chrono::seconds(2);
+    while (outcome.result.status == RunStatus::kOk && outcome.ran < options.seeds) {
+        outcome.seed = device.seed = options.seed + outcome.ran;
+        GlobalMemory memory;
+        if (options.check) memory.track_writes();
+        const auto program = decoded(options, module, kernel, memory);
+        launch.params = arguments != nullptr ? arguments->place(memory) : std::vector<uint8_t>();
+        outcome.result = run(*program, launch, device, memory, outcome.stats);
+        ++outcome.ran;
+        if (outcome.result.status == RunStatus::kInvalidParams) tool::bad_input(outcome.result.message);
+        for (const Finding& f : outcome.result.findings) outcome.found.push_back(finding_json(f, outcome.seed));
+        const bool clean = outcome.result.status == RunStatus::kOk, last = !clean || outcome.ran == options.seeds;
+        if (arguments != nullptr) {
+            if (clean) compare_outputs(options, *arguments, first_outputs, outcome);
+            if (last) arguments->write_outputs();
+            arguments->release(memory);
+        }
+        if (last || Clock::now() < next_report) continue;
+        next_report = Clock::now() + (::isatty(2) ? std::chrono::milliseconds(500) : std::chrono::seconds(5));
+        std::fprintf(stderr, "ptxemu: %llu of %llu seeds\n", static_cast<unsigned long long>(outcome.ran),
+                     static_cast<unsigned long long>(options.seeds));
+    }
+    return outcome;
+}
+
+// Names of the module's dynamic shared memory; "" if it has none.
+std::string dynamic_shared(const Module& module) {
+    std::string names;
+    for (const Variable& v : module.globals)
+        if (v.space == Space::kShared && v.is_extern) names += (names.empty() ? "" : ", ") + v.name;
+    return names;
+}
+
+void report_failure(const RunOptions& options, const Module& module, const Outcome& outcome) {
+    std::fprintf(stderr, "ptxemu: %s\n", outcome.result.message.c_str());
+    const std::string dynamic = dynamic_shared(module);
+    if (!dynamic.empty() && options.dynamic_shared_bytes == 0 &&
+        outcome.result.message.find("shared") != std::string::npos)
+        std::fprintf(stderr, "ptxemu: %s declares dynamic shared memory (%s); --smem says how much, here 0 bytes\n",
+                     options.file.c_str(), dynamic.c_str());
+    std::fprintf(stderr, "ptxemu: seed %llu fails%s; again: %s --seed %llu\n",
+                 static_cast<unsigned long long>(outcome.seed),
+                 outcome.ran == 1 ? "" : (", the " + std::to_string(outcome.ran - 1) + " before it do not").c_str(),
+                 options.replay.c_str(), static_cast<unsigned long long>(outcome.seed));
+}
+
+double rate_of(const Stats& stats) {
+    return stats.seconds > 0 ? static_cast<double>(stats.warp_instructions) / stats.seconds : 0;
+}
+
+nlohmann::ordered_json outcome_json(const RunOptions& options, const LoadedFile& file, const Function& kernel,
+                                    const Outcome& outcome) {
+    const int code = exit_of(outcome.result.status);
+    nlohmann::ordered_json json;
+    json["kernel"] = kernel.name;
+    json["file"] = options.file.string();
+    json["status"] = status_text(outcome.result.status);
+    json["exit_code"] = code;
+    json["message"] = outcome.result.message;
+    json["check"] = options.check;
+    json["compute_capability"] = file.compute_capability;
+    json["first_seed"] = options.seed;
+    json["seeds_run"] = outcome.ran;
+    json["failing_seed"] = code != kRunClean ? nlohmann::ordered_json(outcome.seed) : nlohmann::ordered_json();
+    json["warp_instructions"] = outcome.stats.warp_instructions;
+    json["seconds"] = outcome.stats.seconds;
+    json["warp_instructions_per_second"] = rate_of(outcome.stats);
+    json["outputs_differ"] = outcome.differing;
+    json["findings"] = outcome.found;
+    return json;
+}
+
+void print_outcome(const RunOptions& options, const Function& kernel, const Outcome& outcome, size_t warnings) {
+    const auto errors = std::count_if(outcome.found.begin(), outcome.found.end(),
+                                      [](const auto& f) { return f["severity"] == "error"; });
+    std::printf("%s grid %s block %s: %s, %s, %s, %s, %s in %.3f s (%.1f million/s)\n", kernel.name.c_str(),
+                dims_text(options.grid).c_str(), dims_text(options.block).c_str(), status_text(outcome.result.status),
+                tool::counted(errors, "error").c_str(), tool::counted(warnings, "warning").c_str(),
+                tool::counted(outcome.ran, "seed").c_str(),
+                tool::counted(outcome.stats.warp_instructions, "warp instruction").c_str(), outcome.stats.seconds,
+                rate_of(outcome.stats) * 1e-6);
+}
+
+}   // namespace
+
+int run_kernel(const RunOptions& options) {
+    const LoadedFile file = load(options.file, options.compute_capability);
+    const Function& kernel = kernel_of(*file.module, options.file, options.kernel);
+    const auto arguments = arguments_of(options, kernel, file.compute_capability);
+    require_outputs(options, arguments.get());
+
+    DeviceConfig device = device_of(options, file.compute_capability);
+    ToldWarnings told;   // a warning is printed once, not once a seed
+    device.told_warnings = &told;
+    TraceLog trace;
+    if (!options.trace.empty()) {
+        if (!trace.open(options.trace.string()))
+            tool::bad_input(options.trace.string() + ": cannot create it: " + std::strerror(errno));
+        device.trace = &trace;
+    }
+    const Outcome outcome = run_seeds(options, *file.module, kernel, arguments.get(), device);
+
+    const int code = exit_of(outcome.result.status);
+    if (code != kRunClean) report_failure(options, *file.module, outcome);
     if (device.trace != nullptr && !trace.close())
         tool::bad_input(options.trace.string() + ": write failed: " + std::strerror(errno));
-    if (!options.stats.empty()) write_text(options.stats, stats_json(stats));
-    if (!options.json.empty()) {
-        nlohmann::ordered_json json;
-        json["kernel"] = kernel.name;
-        json["file"] = options.file.string();
-        json["status"] = status_text(result.status);
-        json["exit_code"] = code;
-        json["message"] = result.message;
-        json["check"] = options.check;
-        json["compute_capability"] = file.compute_capability;
-        json["first_seed"] = options.seed;
-        json["seeds_run"] = seeds_run;
-        json["failing_seed"] = failed ? nlohmann::ordered_json(seed) : nlohmann::ordered_json();
-        json["warp_instructions"] = stats.warp_instructions;
-        json["seconds"] = stats.seconds;
-        json["warp_instructions_per_second"] = rate;
-        json["outputs_differ"] = differing;
-        json["findings"] = found;
-        write_text(options.json, tool::json_text(json) + "\n");
-    }
-    const auto errors =
-        std::count_if(found.begin(), found.end(), [](const auto& f) { return f["severity"] == "error"; });
-    const size_t warnings = told.size();
-    std::printf("%s grid %s block %s: %s, %td error%s, %zu warning%s, %llu seed%s, %llu warp instructions in %.3f s "
-                "(%.1f million/s)\n",
-                kernel.name.c_str(), dims_text(options.grid).c_str(), dims_text(options.block).c_str(),
-                status_text(result.status), errors, errors == 1 ? "" : "s", warnings, warnings == 1 ? "" : "s",
-                static_cast<unsigned long long>(seeds_run), seeds_run == 1 ? "" : "s",
-                static_cast<unsigned long long>(stats.warp_instructions), stats.seconds, rate * 1e-6);
+    if (!options.stats.empty()) write_text(options.stats, stats_json(outcome.stats));
+    if (!options.json.empty())
+        write_text(options.json, tool::json_text(outcome_json(options, file, kernel, outcome)) + "\n");
+    print_outcome(options, kernel, outcome, told.size());
     return code;
 }
 
@@ -347,6 +403,8 @@ int list_kernels(const InfoOptions& options) {
     const LoadedFile file = load(options.file, options.compute_capability);
     std::printf("PTX %d.%d, target %s\n", file.module->version_major, file.module->version_minor,
                 file.module->target.c_str());
+    if (const std::string dynamic = dynamic_shared(*file.module); !dynamic.empty())
+        std::printf("dynamic shared memory: %s\n", dynamic.c_str());
     for (const auto& [name, function] : file.module->functions) {
         if (!function->is_entry || function->is_declaration) continue;
         std::printf("\n%s\n", name.c_str());
