@@ -198,7 +198,9 @@ class Gen(Command):
                      "--heads", 128)
         self.assertFalse(os.path.exists(self.path("a")))
         self.assertIn(" 10 keys", self.ok("gen", "--out", self.path("b"), "--keys", "010", "--seed", 2**64 - 1))
-        self.refused(2, "--out", "gen")
+        self.refused(2, "lidx gen: --out is required\nRun lidx gen --help for more information.", "gen")
+        self.refused(2, "lidx gen: --batch: a value is missing, INT:1 to 65536", "gen", "--out", self.path("a"),
+                     "--batch")
         self.refused(2, "there is no subcommand 'paint'; the subcommands are gen, score", "paint")
         self.refused(2, "a subcommand is required; the subcommands are gen, score")
         self.refused(2, "9126666241 pages of --page 64 keys, expected at most 2147483647", "gen",

@@ -307,7 +307,8 @@ class Outcomes(Command):
         self.assertIn("block 1025,1,1 exceeds 1024,1024,64 or 1024 threads", self.run_ptx(HANG, block=1025, code=2))
         self.assertIn("grid 3,1,1 is not a multiple of the cluster 2,1,1",
                       self.run_ptx(HANG, "--cluster", 2, grid=3, code=2))
-        self.assertIn("--cc: Value '70' is none of 80, 90, 100, 103", self.run_ptx(HANG, "--cc", 70, code=2))
+        self.assertIn("ptxemu run: --cc: Value '70' is none of 80, 90, 100, 103\nRun ptxemu run --help for more",
+                      self.run_ptx(HANG, "--cc", 70, code=2))
         for bounds, words, message in (
                 (".reqntid 64", (), "block 32,1,1 differs from the kernel's .reqntid 64,1,1"),
                 (".maxntid 16", (), "block 32,1,1 has 32 threads, .maxntid allows 16"),

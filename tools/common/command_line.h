@@ -50,19 +50,28 @@ inline CLI::Validator one_of(std::vector<std::string> words) {
             "{" + list(",") + "}"};
 }
 
-// What is wrong with the arguments, as CLI11 prints it; where there is no subcommand, which ones there are, and which
-// word is none. False after --help and --version, which are no error.
+// What is wrong with the arguments, and whose --help says more; where there is no subcommand, which ones there are, and
+// which word is none. False after --help and --version, which are no error.
 inline bool report_arguments(const CLI::App& app, const CLI::ParseError& error) {
-    const bool required = error.get_name() == "RequiredError" && app.get_subcommands().empty();
-    if (!required) return app.exit(error) != 0;
-    std::string list;
-    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-        list += (list.empty() ? "" : ", ") + command->get_name();
-    const auto words = app.remaining();
-    std::fprintf(stderr, "%s: %s; the subcommands are %s\nRun with --help for more information.\n",
-                 app.get_name().c_str(),
-                 words.empty() ? "a subcommand is required" : ("there is no subcommand '" + words[0] + "'").c_str(),
-                 list.c_str());
+    if (error.get_exit_code() == 0) return app.exit(error) != 0;
+    std::string who = app.get_name(), what = error.what();
+    if (!app.get_subcommands().empty()) {
+        who += " " + app.get_subcommands()[0]->get_name();
+        // CLI11: "--k: 1 required INT:1 to 4096 missing"
+        const std::string begin = ": 1 required ", end = " missing";
+        if (const size_t at = what.find(begin); at != std::string::npos && what.ends_with(end))
+            what.replace(at, std::string::npos,
+                         ": a value is missing, " +
+                             what.substr(at + begin.size(), what.size() - end.size() - at - begin.size()));
+    } else if (error.get_name() == "RequiredError") {
+        std::string list;
+        for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+            list += (list.empty() ? "" : ", ") + command->get_name();
+        const auto words = app.remaining();
+        what = (words.empty() ? "a subcommand is required" : "there is no subcommand '" + words[0] + "'") +
+               "; the subcommands are " + list;
+    }
+    std::fprintf(stderr, "%s: %s\nRun %s --help for more information.\n", who.c_str(), what.c_str(), who.c_str());
     return true;
 }
 
