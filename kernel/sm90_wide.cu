@@ -171,23 +171,19 @@ __device__ __forceinline__ void score_tile(const ScoreParams& p, const Consumer&
                                            uint32_t ring, int32_t tile_key) {
     const Stage stage = stage_at<T>(ring);
     const uint64_t k = self.k_descriptor + stage.index * (kTileKeys * kDepth / 16);
-    float a[kTileKeys / 2], b[kTileKeys / 2], sum[kTileKeys / 4], weight_a[2], weight_b[2];
+    float d[T::kMmas][kTileKeys / 2], sum[kTileKeys / 4];   // of d two at a time: accumulators()
     wait(ptx::cvta_to_shared(&shared.k_full[stage.index]), stage.parity);
-    multiply(self, 0, k, a);
+    multiply(self, 0, k, d[T::accumulators(0)]);
 #pragma unroll
-    for (int j = 0; j < T::kMmas; j += 2) {
-        multiply(self, j + 1, k, b);
-        ptx::ld_shared_v2_f32(weight_a[0], weight_a[1], self.weights + j * 32);
-        ptx::wgmma_wait_group<1>();
-        reduce(j, weight_a, a, sum);
-        ptx::ld_shared_v2_f32(weight_b[0], weight_b[1], self.weights + (j + 1) * 32);
-        if (j + 2 < T::kMmas) {
-            multiply(self, j + 2, k, a);
-            ptx::wgmma_wait_group<1>();
-        } else {
-            ptx::wgmma_wait_group<0>();
-        }
-        reduce(j + 1, weight_b, b, sum);
+    for (int j = 0; j < T::kMmas; ++j) {
+        const bool last = j + 1 == T::kMmas, early = T::early_weights(j);
+        float weight[2];
+        if (early) ptx::ld_shared_v2_f32(weight[0], weight[1], self.weights + j * 32);
+        if (!last) multiply(self, j + 1, k, d[T::accumulators(j + 1)]);
+        if (!early) ptx::ld_shared_v2_f32(weight[0], weight[1], self.weights + j * 32);
+        if (last) ptx::wgmma_wait_group<0>();
+        else ptx::wgmma_wait_group<1>();
+        reduce(j, weight, d[T::accumulators(j)], sum);
     }
     finish<T>(p, self, shared, stage.index, sum, tile_key);
 }

@@ -41,7 +41,15 @@ struct Tile {
     static constexpr int kHeadSlots = kHeads;
     static constexpr bool kAlike = false;             // rows of a request may see different keys
     static constexpr int kMmas = kHeads / 8;          // of a key tile: eight heads of eight tokens each
-    static_assert(kHeads % 16 == 0, "two accumulator sets take turns");
+    // Which of score_tile's arrays MMA j has for its accumulators, and whether its weights are loaded ahead of the next
+    // MMA or behind it. Two sets are in use at a time, in the same registers whatever their names; but where an MMA
+    // starts in the array of an earlier one, ptxas makes the weight the second factor of the reduction's FFMA, where
+    // FMNMX drives it out of the operand cache. Arrays of their own: 64 heads 3 to 4 % less time, plain 32 heads, where
+    // ptxas has registers for those of odd MMAs alone, 1 to 2.7 % (docs/kernel-sm90.md, "Order of issue").
+    LIDX_HOST_DEVICE static constexpr int accumulators(int j) {
+        return kHeads == 64 ? j : kPlain && j % 2 != 0 ? 1 + j / 2 : j % 2;
+    }
+    LIDX_HOST_DEVICE static constexpr bool early_weights(int j) { return kHeads == 64 || j % 2 != 0; }
     static constexpr int kTileKeys = sm90_wide::kTileKeys;
     static constexpr int kBlockTokens = sm90_wide::kBlockTokens;
     static constexpr int kGroupTokens = kBlockTokens;

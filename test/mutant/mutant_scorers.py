@@ -244,6 +244,11 @@ SM90_WIDE = {
         ("wgmma.fence is missing", 1): "no register of its MMA was accessed since the fence before",
         **ITEM_WARP,
     },
+    # MMAs whose accumulators are an array of their own: it was read a tile before, and other MMAs' fences followed.
+    "equivalent_of": {name: {("wgmma.fence is missing", place): "its registers were read a tile ago, fences since"
+                             for place in places}
+                      for name, places in (("sm90_wide_h64", range(2, 8)), ("sm90_wide_h64_plain", range(2, 8)),
+                                           ("sm90_wide_h32_plain", (3,)))},
 }
 
 SM90_FAST = {
