@@ -27,6 +27,12 @@ inline std::string driver_library() {
     return driver;
 }
 
+// How often each launch is repeated, to give the same bits each time: LIDX_TEST_RUNS, which --setup=gpu sets.
+inline int launches() {
+    const char* runs = std::getenv("LIDX_TEST_RUNS");
+    return runs != nullptr ? std::atoi(runs) : 1;
+}
+
 // One machine for all test cases of a program. It lives until the process ends: a driver library must not be called
 // once its own static objects are gone.
 inline Machine& machine() {

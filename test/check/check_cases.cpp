@@ -458,6 +458,9 @@ std::vector<Case> covering_cases() {
             "sm90_fast_h32/h32/d128/t3/b4/n300/p96/block-split/pad0/gap0/lattice/overrun/nocheck/guard/s1413",
             "sm90_fast_h64/h64/d128/t320/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1414",
             "sm90_fast_h32/h32/d128/t320/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1415",
+            // Three CTAs: the second has the beginning of a block, without a tile, and the last tiles of that before.
+            "sm90_fast_h64/h64/d128/t12/b2/n384/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1422",
+            "sm90_fast_h32/h32/d128/t24/b2/n384/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1423",
             "sm90_fast_h64/h64/d128/t13/b9/n63/p0/contiguous/pad0/gap0/lattice/ragged/nocheck/tight/s1420",
             "sm90_fast_h32/h32/d128/t9/b5/n1/p0/contiguous/pad0/gap0/codes/plain/nocheck/guard/s1421/bf16",
             "auto/h64/d128/t12/b2/n130/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1416/causal,fast",

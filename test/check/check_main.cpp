@@ -56,8 +56,8 @@ where
 what else
   --list           print the names and stop
   --self-test      whether check would notice: coverage, reference models, spoiled scores; needs no device
-  --runs N         run each case N times on the device: the same bits each time (default 1; the emulator that
-                   --device cuda compares with runs once)
+  --runs N         run each case N times on the device: the same bits each time (default: LIDX_TEST_RUNS, else
+                   1; the emulator that --device cuda compares with runs once)
   --bench          time each case after it passed (median of 9 launches)
   --json FILE      write the results as JSON too
   --help
@@ -89,6 +89,7 @@ Options parse_options(int argc, char** argv) {
     Options o;
     const char* test_driver = std::getenv("LIDX_TEST_DRIVER");
     if (test_driver != nullptr && std::strcmp(test_driver, "cuda") == 0) o.device = "cuda";
+    if (const char* runs = std::getenv("LIDX_TEST_RUNS")) o.runs = parse_number("LIDX_TEST_RUNS", runs, 1, 100000);
     for (int i = 1; i < argc; ++i) {
         const std::string option = argv[i];
         auto value = [&]() -> std::string {

@@ -18,6 +18,7 @@
 #include "check_machine.h"
 #include "check_run.h"
 #include "check_upload.h"
+#include "test/cache/graph_capture.h"
 
 using namespace check;
 
@@ -235,15 +236,28 @@ TEST_CASE("page size, layout, tile variant, limit of CTAs: a row has the same bi
     }
 }
 
-TEST_CASE("replay: the same plan and pointers, other lengths") {
+TEST_CASE("replay: the same plan and pointers, or the same graph, other lengths") {
     const Machine machine(driver_library());
-    for (const char* name : {"auto/h64/d128/t3/b4/n300/p64/block-split/pad0/gap0/normal/plain/nocheck/guard/s73",
-                             "auto/h32/d128/t5/b3/n200/p16/split-pool/pad0/gap0/lattice/plain/nocheck/guard/s74/fill3",
-                             "generic_score/h8/d64/t3/b4/n300/p64/block-split/pad0/gap0/normal/plain/nocheck/guard/s75/"
-                             "ids,i64"}) {
+    const cache_test::Graphs graphs;
+    const std::string fast = fast_kernel(machine, 64);
+    // On compute capability 9.0 a kernel of each kind: decode, score, generic; pair, wide, fast.
+    for (const std::string& name :
+         {std::string("auto/h64/d128/t3/b4/n300/p64/block-split/pad0/gap0/normal/plain/nocheck/guard/s73"),
+          std::string("auto/h32/d128/t5/b3/n200/p16/split-pool/pad0/gap0/lattice/plain/nocheck/guard/s74/fill3"),
+          std::string("generic_score/h8/d64/t3/b4/n300/p64/block-split/pad0/gap0/normal/plain/nocheck/guard/s75/"
+                      "ids,i64"),
+          std::string("auto/h64/d128/t6/b3/n200/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s84/pdl"),
+          std::string("auto/h64/d128/t17/b3/n200/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s85/pdl"),
+          (fast.empty() ? "auto" : fast) +
+              "/h64/d128/t13/b3/n200/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s86/pdl"}) {
         const Inputs in = inputs_of(name);
         const Plan plan(machine.lidx, in);
         Upload upload(machine, in, 16, plan.info.workspace_bytes);
+        const cache_test::Stream stream(machine);
+        machine.make_current();
+        const CUgraphExec graph = graphs.capture(machine, stream.handle, [&] {
+            REQUIRE(lidx_score_enqueue(machine.lidx, plan.plan, &upload.args, stream.handle) == LIDX_OK);
+        });
         for (int round = 0; round < 5; ++round) {
             // 0: all; then shorter ones, none, negative ones; all again at the end.
             Inputs now = in;
@@ -256,12 +270,16 @@ TEST_CASE("replay: the same plan and pointers, other lengths") {
                 for (Row& row : now.rows)
                     if (row.request == b) row.end = now.requests[b].keys;
             }
-            upload.replay_with(now);
-            REQUIRE(lidx_score_enqueue(machine.lidx, plan.plan, &upload.args, nullptr) == LIDX_OK);
-            machine.expect(machine.driver.cuCtxSynchronize(), "cuCtxSynchronize");
-            CAPTURE(round);
-            require_right(now, outcome_of(plan, upload));
+            for (const bool captured : {false, true}) {
+                upload.replay_with(now);
+                if (captured) machine.expect(graphs.launch(graph, stream.handle), "cuGraphLaunch");
+                else REQUIRE(lidx_score_enqueue(machine.lidx, plan.plan, &upload.args, stream.handle) == LIDX_OK);
+                stream.wait();
+                CAPTURE(round, captured);
+                require_right(now, outcome_of(plan, upload));
+            }
         }
+        machine.expect(graphs.destroy_exec(graph), "cuGraphExecDestroy");
     }
 }
 

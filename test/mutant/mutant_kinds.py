@@ -113,8 +113,9 @@ WGMMA = [
          r"cp\.async\.mbarrier\.arrive\.noinc\.shared\.b64 \[(%r\d+)\];",
          r"mbarrier.arrive.shared::cta.b64 _, [\1];", {"cp-async-not-waited"}, [0, 1]),
     Kind("a weight or a k_scale is not loaded", r"cp\.async\.ca[^;]*;", "", {"scores", "undefined-store"}),
+    # Where a share begins, too: the compiler stores two words of it at once.
     Kind("what a row sees is not said", r"st\.shared\.v2\.u32[^;]*;", "",
-         {"scores", "race-same-value"} | UNDEFINED),
+         {"scores", "race-same-value"} | UNDEFINED | STUCK),
     Kind("live keys are not said", r"st\.shared\.u32[^;]*;", "", {"scores"} | UNDEFINED, [0]),
     Kind("a CTA barrier is missing", r"bar\.sync 0;", "", UNORDERED | BARRIER),
 ]

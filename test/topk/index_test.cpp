@@ -55,6 +55,20 @@ TEST_CASE("index: decode and causal prefill at k = 2048") {
     }
 }
 
+TEST_CASE("index: upper bounds far above the lengths, k = 2048") {
+    for (const bool causal : {false, true}) {
+        const Problem p(requests(30 + static_cast<uint64_t>(causal), 64, causal, {1, 2, 0, 1}, {3000, 2049, 70, 12}));
+        Options o;
+        o.k = 2048;
+        o.more_keys = 1000000;
+        o.more_tokens = causal ? 500 : 0;
+        run(p, o);
+        o.budget = room_for(p, 2, o.more_keys) + 131072;
+        o.sort = LIDX_SORT_SCORE;
+        run(p, o);
+    }
+}
+
 TEST_CASE("index: causal prefill in windows of any size is prefill in one") {
     for (const int page_size : {32, 64, 128}) {
         const Problem p(requests(100 + static_cast<uint64_t>(page_size), page_size, true, {13, 0, 21, 3},
@@ -180,12 +194,39 @@ TEST_CASE("index: a graph replays with other lengths, tables and scores") {
              {std::vector<int32_t>{300, 20, 64}, {1, 300, 41}, {-1, 0, -5}, {40, 39, 300}}) {
             const Problem now = problem(++seed, lengths);
             call.replace(now);
+            call.restore();
             m.expect(graphs.launch(exec, stream.handle), "cuGraphLaunch");
             stream.wait();
             CAPTURE(seed, causal);
             call.verify(now);
         }
         m.expect(graphs.destroy_exec(exec), "cuGraphExecDestroy");
+    }
+}
+
+TEST_CASE("index: calls on two streams at once") {
+    const Machine& m = machine();
+    const Problem decode(requests(55, 64, false, {1, 1, 2}, {400, 33, 150}));
+    const Problem prefill(requests(56, 32, true, {9, 7}, {90, 260}));
+    Options o;
+    o.k = 50;
+    o.flags = LIDX_FLAG_PDL;
+    Call first(decode, o);
+    o.budget = room_for(prefill, 4);
+    o.sort = LIDX_SORT_SCORE;
+    Call second(prefill, o), third(prefill, o);
+    const cache_test::Stream one(m), two(m);
+    for (int round = 0; round < 3; ++round) {
+        CAPTURE(round);
+        for (const Call* call : {&first, &second, &third}) call->restore();
+        first.enqueue(one.handle);
+        second.enqueue(two.handle);
+        third.enqueue(one.handle);
+        one.wait();
+        two.wait();
+        first.verify(decode);
+        second.verify(prefill);
+        third.verify(prefill);
     }
 }
 

@@ -3,6 +3,7 @@
 #include "test/unit/catch_any.h"
 
 #include <algorithm>
+#include <bit>
 #include <cfloat>
 #include <climits>
 #include <cmath>
@@ -31,17 +32,26 @@ const float kNan = std::nanf("");
 // Rows of scores that try a selection.
 enum class Kind {
     kNormal, kEqual, kZero, kSignedZeros, kTwoValues, kNarrow, kAscending, kDescending, kPlateau, kMinusInf, kPlusInf,
-    kNan, kMixed, kSubnormal, kPeriodic, kMostlyZero, kTies, kFewAbovePlateau, kHuge, kSteps, kCount
+    kNan, kMixed, kSubnormal, kPeriodic, kMostlyZero, kTies, kFewAbovePlateau, kHuge, kSteps, kFewNan, kMostlyNan,
+    kCount
 };
 
-float draw(Kind kind, int64_t i, int64_t n, Rng& rng) {
+// Of either sign, quiet and signalling, any payload.
+float any_nan(Rng& rng) {
+    const auto payload = static_cast<uint32_t>(1 + rng.below(0x7fffff));
+    return std::bit_cast<float>(static_cast<uint32_t>(rng.below(2)) << 31 | 0x7f800000u | payload);
+}
+
+// unit: between neighbours of the type in [1, 2); tiny: its smallest.
+float draw(Kind kind, int64_t i, int64_t n, bool bf16, Rng& rng) {
+    const float unit = bf16 ? 1.0f / 128 : FLT_EPSILON, tiny = bf16 ? 65536 * FLT_TRUE_MIN : FLT_TRUE_MIN;
     const auto normal = [&] { return static_cast<float>(rng.heavy_tailed()); };
     switch (kind) {
         case Kind::kEqual: return 1.5f;
         case Kind::kZero: return 0.0f;
         case Kind::kSignedZeros: return rng.below(2) != 0 ? 0.0f : -0.0f;
         case Kind::kTwoValues: return rng.below(2) != 0 ? 1.0f : 2.0f;
-        case Kind::kNarrow: return 1.0f + static_cast<float>(rng.below(7)) * FLT_EPSILON;   // one coarse bin
+        case Kind::kNarrow: return 1.0f + static_cast<float>(rng.below(7)) * unit;   // one coarse bin
         case Kind::kAscending: return static_cast<float>(i);
         case Kind::kDescending: return -static_cast<float>(i);
         case Kind::kPlateau: return rng.below(100) == 0 ? 5.0f + static_cast<float>(rng.below(1000)) : 1.0f;
@@ -52,7 +62,7 @@ float draw(Kind kind, int64_t i, int64_t n, Rng& rng) {
             const float values[] = {kNan, kInf, -kInf, 0.0f, -0.0f, normal(), normal(), -kNan};
             return values[rng.below(8)];
         }
-        case Kind::kSubnormal: return static_cast<float>(static_cast<int>(rng.below(1000)) - 500) * FLT_TRUE_MIN;
+        case Kind::kSubnormal: return static_cast<float>(static_cast<int>(rng.below(1000)) - 500) * tiny;
         // What a sample of evenly spread pieces sees is not like the rest.
         case Kind::kPeriodic: return i % std::max<int64_t>(n / 128, 1) < 32 ? 100.0f + normal() : normal();
         case Kind::kMostlyZero: return rng.below(6) == 0 ? std::fabs(normal()) : 0.0f;
@@ -60,8 +70,18 @@ float draw(Kind kind, int64_t i, int64_t n, Rng& rng) {
         case Kind::kFewAbovePlateau: return rng.below(2000) == 0 ? -kInf : rng.below(5000) == 0 ? 1.0f : -3.0f;
         case Kind::kHuge: return (rng.below(2) != 0 ? 1.0f : -1.0f) * FLT_MAX * static_cast<float>(rng.uniform());
         case Kind::kSteps: return static_cast<float>(i * 7919 % n / 48);   // 48 of each
+        case Kind::kFewNan: return rng.below(300) == 0 ? any_nan(rng) : normal();
+        // NaN across the k-th place, -inf just before it.
+        case Kind::kMostlyNan: return rng.below(60) != 0 ? any_nan(rng) : rng.below(3) == 0 ? -kInf : normal();
         default: return normal();
     }
+}
+
+// The nearest, but of NaN the bits that bf16 has room for: of any sign and payload.
+uint16_t bf16_of(float value) {
+    if (!std::isnan(value)) return lidx::ref::bf16_encode(value);
+    const auto half = static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+    return (half & 0x7f) != 0 ? half : half | 1;
 }
 
 struct Case {
@@ -154,7 +174,7 @@ std::vector<uint8_t> integers(const std::vector<int64_t>& from) {
     return bytes;
 }
 
-// Returns the indices.
+// Returns the indices. times: so many launches, the same bits each time; cache_test::launches() if that is more.
 std::vector<int32_t> run(const Case& c, int times = 1) {
     CAPTURE(c.what, c.max_keys, c.stride, c.k, static_cast<int>(c.kind), c.bf16, c.relative, c.forced_first,
             c.forced_last, static_cast<int>(c.index_kind), static_cast<int>(c.sort), c.sight.max_rows, c.seed);
@@ -170,8 +190,8 @@ std::vector<int32_t> run(const Case& c, int times = 1) {
         seen[row] = seen_keys(sight, owners[row], static_cast<int64_t>(row));
         const int64_t n = seen[row].end - seen[row].begin;
         for (int64_t i = 0; i < n; ++i) {
-            float value = draw(c.kind, i, n, rng);
-            if (c.bf16) value = lidx::ref::bf16_decode(lidx::ref::bf16_encode(value));
+            float value = draw(c.kind, i, n, c.bf16, rng);
+            if (c.bf16) value = lidx::ref::bf16_decode(bf16_of(value));
             values[row * static_cast<size_t>(c.stride) + static_cast<size_t>((c.relative ? 0 : seen[row].begin) + i)] =
                 value;
         }
@@ -179,7 +199,7 @@ std::vector<int32_t> run(const Case& c, int times = 1) {
     std::vector<uint8_t> bytes(values.size() * (c.bf16 ? 2 : 4));
     for (size_t i = 0; i < values.size(); ++i) {
         if (c.bf16) {
-            const uint16_t half = lidx::ref::bf16_encode(values[i]);
+            const uint16_t half = bf16_of(values[i]);
             std::memcpy(bytes.data() + i * 2, &half, 2);
         } else {
             std::memcpy(bytes.data() + i * 4, &values[i], 4);
@@ -257,7 +277,7 @@ std::vector<int32_t> run(const Case& c, int times = 1) {
     args.workspace = d_workspace.at<void>();
     args.workspace_bytes = workspace_bytes;
     std::vector<int32_t> before;
-    for (int i = 0; i < times; ++i) {
+    for (int i = 0; i < std::max(times, cache_test::launches()); ++i) {
         INFO(lidx_last_error(m.lidx));
         for (const GuardedBuffer* output : {&d_indices, &d_top_scores, &d_counts}) output->restore();
         REQUIRE(lidx_topk_enqueue(m.lidx, &desc, &args, nullptr) == LIDX_OK);
@@ -376,7 +396,9 @@ TEST_CASE("topk: repeated runs give the same bits") {
     for (const Kind kind : {Kind::kNormal, Kind::kTwoValues, Kind::kMixed}) {
         run(simple(3, 20000, 2048, kind, 70), 20);
         run(simple(1, 40000, 512, kind, 71), 20);    // a cluster
-        run(simple(1, 270000, 512, kind, 72), 20);   // slices
+        Case parts = simple(1, 270000, 512, kind, 72);   // a launch for long rows: parts of one, or slices
+        parts.sight.lengths = {70000};
+        run(parts, 20);
     }
 }
 
@@ -677,42 +699,77 @@ TEST_CASE("topk: upper bounds and company do not show in a row") {
     CHECK(run(bounded) == expected);
 }
 
-TEST_CASE("topk: rows beyond 2^31 elements") {
-    // The score buffer is far larger than what is ever touched.
+// A row's last key lies behind 2^31 elements, its row begins there; both types, a row of every path.
+TEST_CASE("topk: a stride beyond 2^31 elements") {
     const Machine& m = machine();
-    const int64_t stride = int64_t{1} << 30, rows = 3;
-    CUdeviceptr scores = 0, small = 0;
-    if (m.driver.cuMemAlloc(&scores, static_cast<size_t>(stride * rows * 4)) != CUDA_SUCCESS) {
-        WARN("no room for 12 GiB of scores");
-        return;
-    }
-    m.expect(m.driver.cuMemAlloc(&small, 4096), "cuMemAlloc");
-    std::vector<float> row(100);
-    for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>(i * 37 % 100);
-    m.expect(m.driver.cuMemcpyHtoD(scores + static_cast<size_t>(2 * stride * 4), row.data(), 400), "cuMemcpyHtoD");
-    const int32_t lengths[3] = {0, 0, 100};
-    m.expect(m.driver.cuMemcpyHtoD(small, lengths, sizeof(lengths)), "cuMemcpyHtoD");
-    lidx_topk_desc desc;
-    lidx_topk_desc_init(&desc);
-    desc.row_map = LIDX_ROWS_FIXED;
-    desc.batch = desc.max_rows = 3;
-    desc.max_tokens = 1;
-    desc.max_keys = 100;
-    desc.score_stride = stride;
-    desc.k = 3;
-    lidx_topk_args args;
-    lidx_topk_args_init(&args);
-    args.scores = reinterpret_cast<const void*>(scores);
-    args.context_lens = reinterpret_cast<const void*>(small);
-    args.indices = reinterpret_cast<int32_t*>(small + 1024);
-    REQUIRE(lidx_topk_enqueue(m.lidx, &desc, &args, nullptr) == LIDX_OK);
-    m.expect(m.driver.cuCtxSynchronize(), "cuCtxSynchronize");
-    int32_t indices[9];
-    m.expect(m.driver.cuMemcpyDtoH(indices, small + 1024, sizeof(indices)), "cuMemcpyDtoH");
-    const std::vector<int32_t> got(indices, indices + 9);
-    CHECK(got == std::vector<int32_t>{-1, -1, -1, -1, -1, -1, 27, 54, 81});   // 37 i mod 100 = 99, 98, 97
-    m.expect(m.driver.cuMemFree(scores), "cuMemFree");
-    m.expect(m.driver.cuMemFree(small), "cuMemFree");
+    const int64_t stride = (int64_t{1} << 31) + 64;
+    const struct {
+        int64_t max_keys, keys;
+        int k;
+        Kind kind;
+    } rows[] = {{100, 100, 3, Kind::kNormal}, {20000, 20000, 512, Kind::kMixed}, {270000, 70000, 2048, Kind::kTies}};
+    for (const bool bf16 : {false, true})
+        for (const auto& row : rows) {
+            CAPTURE(bf16, row.keys);
+            const size_t element = bf16 ? 2 : 4, bytes = static_cast<size_t>(stride + row.max_keys) * element;
+            CUdeviceptr scores = 0;   // far larger than what is ever touched
+            if (m.driver.cuMemAlloc(&scores, bytes) != CUDA_SUCCESS) {
+                WARN("no room for " << bytes << " bytes of scores");
+                return;
+            }
+            Rng rng(4300 + static_cast<uint64_t>(row.keys));
+            std::vector<float> values[2];   // row 0 sees seven keys
+            for (const size_t r : {0, 1}) {
+                std::vector<uint8_t> raw;
+                const int64_t n = r == 0 ? 7 : row.keys;
+                for (int64_t i = 0; i < n; ++i) {
+                    const float drawn = draw(row.kind, i, n, bf16, rng);
+                    const uint16_t half = bf16_of(drawn);
+                    values[r].push_back(bf16 ? lidx::ref::bf16_decode(half) : drawn);
+                    const auto* from = bf16 ? reinterpret_cast<const uint8_t*>(&half)
+                                            : reinterpret_cast<const uint8_t*>(&drawn);
+                    raw.insert(raw.end(), from, from + element);
+                }
+                m.expect(m.driver.cuMemcpyHtoD(scores + r * static_cast<size_t>(stride) * element, raw.data(),
+                                               raw.size()), "cuMemcpyHtoD");
+            }
+            Case c = simple(2, row.max_keys, row.k, row.kind, 1);
+            const int32_t lengths[2] = {7, static_cast<int32_t>(row.keys)};
+            const std::vector<int32_t> poison(static_cast<size_t>(2 * row.k), 0x55aa55aa);
+            GuardedBuffer d_lengths(m, "context_lens", lengths, sizeof(lengths), 4, true);
+            GuardedBuffer d_indices(m, "indices", poison.data(), poison.size() * 4, 4, false);
+            lidx_topk_desc desc;
+            REQUIRE(lidx_topk_desc_init(&desc) == LIDX_OK);
+            desc.row_map = LIDX_ROWS_FIXED;
+            desc.batch = desc.max_rows = 2;
+            desc.max_tokens = 1;
+            desc.max_keys = row.max_keys;
+            desc.score_stride = stride;
+            desc.score_type = bf16 ? LIDX_BF16 : LIDX_FP32;
+            desc.k = row.k;
+            size_t workspace_bytes = 0;
+            REQUIRE(lidx_topk_workspace_bytes(m.lidx, &desc, &workspace_bytes) == LIDX_OK);
+            const std::vector<uint8_t> zeros(workspace_bytes);
+            GuardedBuffer d_workspace(m, "workspace", zeros.data(), workspace_bytes, 16, false);
+            lidx_topk_args args;
+            REQUIRE(lidx_topk_args_init(&args) == LIDX_OK);
+            args.scores = reinterpret_cast<const void*>(scores);
+            args.context_lens = d_lengths.at<void>();
+            args.indices = d_indices.at<int32_t>();
+            args.workspace = d_workspace.at<void>();
+            args.workspace_bytes = workspace_bytes;
+            REQUIRE(lidx_topk_enqueue(m.lidx, &desc, &args, nullptr) == LIDX_OK);
+            m.expect(m.driver.cuCtxSynchronize(), "cuCtxSynchronize");
+            m.expect(m.driver.cuMemFree(scores), "cuMemFree");
+            CHECK(d_lengths.damage(true) == "");
+            for (GuardedBuffer* output : {&d_indices, &d_workspace}) CHECK(output->damage(false) == "");
+            std::vector<int32_t> expected;
+            for (const std::vector<float>& own : values) {
+                const Expected e = expect(c, own, 0, 0, {}, 0);
+                expected.insert(expected.end(), e.indices.begin(), e.indices.end());
+            }
+            CHECK(std::memcmp(d_indices.payload(), expected.data(), expected.size() * 4) == 0);
+        }
 }
 
 }  // namespace
