@@ -63,6 +63,7 @@ struct Rounds {
     Digit digit;
     uint32_t remaining;   // the k-th key's number among those of the digit
     bool guess, whole = false;
+    bool of_scores = false;   // the digit is one of scores above zero, which compare as their bits
     // What a round has found. True: no round is left; then the threshold is digit.base, or, if `whole`, below that.
     __device__ __forceinline__ bool done(uint32_t value, uint32_t above, uint32_t in_bin) {
         const bool last = digit.low <= kSame;
@@ -73,27 +74,34 @@ struct Rounds {
         return whole || last;
     }
     __device__ __forceinline__ bool misled(uint32_t value) const { return guess && (value == 0 || value == kBins - 1); }
-    __device__ __forceinline__ void restart() { digit = Digit{}, guess = false; }
+    __device__ __forceinline__ void restart() { digit = Digit{}, guess = of_scores = false; }
     __device__ __forceinline__ Threshold threshold() const {
         return {whole ? digit.base - 1 : digit.base, whole ? 0 : static_cast<int32_t>(remaining)};
     }
 };
+
+// The bin of a digit that has been counted, by all threads; the histogram is zeros afterwards.
+template <int kOfThreads>
+__device__ __forceinline__ Found take_bin(ptx::SharedAddr histogram, uint32_t remaining, const Thread& self,
+                                          HeldLayout& shared) {
+    OwnBins<kOfThreads> bins;
+    const ptx::SharedAddr own = histogram + OwnBins<kOfThreads>::lowest(self) * 4;
+    bins.load(own);
+    OwnBins<kOfThreads>::clear(own);
+    return pick_bin(bins, remaining, self, shared);
+}
 
 // The threshold of keys that one CTA holds; all threads. count_digits(rounds, histogram) counts in the histogram, which
 // is zeros before and after.
 template <int kOfThreads, int kSame, class CountDigits>
 __device__ __forceinline__ Threshold find_held_threshold(Rounds<kSame> rounds, const Thread& self, HeldLayout& shared,
                                                          CountDigits&& count_digits) {
-    using Bins = OwnBins<kOfThreads>;
-    const ptx::SharedAddr histogram = ptx::cvta_to_shared(shared.histogram), own = histogram + Bins::lowest(self) * 4;
+    const ptx::SharedAddr histogram = ptx::cvta_to_shared(shared.histogram);
 #pragma unroll 1
     while (true) {
         count_digits(rounds, histogram);
         ptx::bar_sync();
-        Bins bins;
-        bins.load(own);
-        Bins::clear(own);
-        const Found found = pick_bin(bins, rounds.remaining, self, shared);
+        const Found found = take_bin<kOfThreads>(histogram, rounds.remaining, self, shared);
         if (rounds.misled(found.digit)) rounds.restart();
         else if (rounds.done(found.digit, found.above, found.in_bin)) return rounds.threshold();
     }

@@ -73,4 +73,42 @@ __device__ __forceinline__ void count_keys(const uint32_t (&keys)[kKeys], int32_
     }
 }
 
+// A bit for each score above `bound`, bits of one above zero: the sign of the difference, which for a NaN is +.
+template <int kKeys>
+__device__ __forceinline__ uint32_t above_bits(const uint32_t (&score)[kKeys], uint32_t bound) {
+    uint32_t bits = 0;
+#pragma unroll
+    for (int i = kKeys - 1; i >= 0; --i) {
+        const float rest = ptx::add_rn_f32(__uint_as_float(bound), -__uint_as_float(score[i]));
+        bits = ptx::shf_l_wrap_b32(__float_as_uint(rest), bits, 1);
+    }
+    return bits;
+}
+
+// A first digit whose bins are all above zero needs no keys: there scores compare as their bits.
+template <int kSame>
+__device__ __forceinline__ void compare_scores(Rounds<kSame>& rounds) {
+    const uint32_t low = rounds.digit.base - 0x80000000u;
+    rounds.of_scores = rounds.guess && low - 1 < 0x7f800000u - kGuessSpan - 1;
+    if (rounds.of_scores) rounds.digit.base = low;
+}
+
+// Counts the first digit of scores, from `low` on: the least score of the lowest bin. NaN, and what is not there, lies
+// below.
+template <int kKeys>
+__device__ __forceinline__ void count_scores(const uint32_t (&score)[kKeys], int32_t groups, uint32_t low,
+                                             ptx::SharedAddr histogram) {
+    const float least = __uint_as_float(low), most = __uint_as_float(low + kGuessSpan);
+    const ptx::SharedAddr bins{histogram.value - (low >> kGuessLow) * 4};
+#pragma unroll
+    for (int j = 0; j < kKeys / 4; ++j) {
+        if (j >= groups) break;
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+            const float inside = ptx::min_f32(ptx::max_f32(__uint_as_float(score[4 * j + c]), least), most);
+            ptx::red_shared_add_u32({ptx::mad_lo_u32(__float_as_uint(inside) >> kGuessLow, 4, bins.value)}, 1);
+        }
+    }
+}
+
 }  // namespace lidx::topk

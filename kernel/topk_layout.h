@@ -206,6 +206,9 @@ struct ListedKeys {
     uint32_t unused[2];
 };
 
+// Where so few keys of a row of one CTA are left in the bin of the k-th, they are listed, and each compared with all.
+inline constexpr uint32_t kFewKeys = 32;
+
 struct HeldLayout {
     alignas(16) uint32_t histogram[kBins];
     uint32_t nowhere[32];               // where keys without a bin are counted, a word a lane
@@ -213,6 +216,7 @@ struct HeldLayout {
     alignas(16) uint32_t found[4];      // by pick_bin()
     alignas(16) RowKeys row;
     alignas(16) RowPlaces places;
+    uint32_t few[kFewKeys + 32];        // one CTA's: of few keys a number each, then how many; zeros at first
     uint32_t list[kMaxK + 4];           // the chosen positions of the part, ascending
     // then, where results are sorted by score: 64-bit numbers [kMaxK], in a cluster the first CTA's for all
 };

@@ -44,6 +44,34 @@ LIDX_PTX float max_nan_f32(float a, float b) {
     return d;
 }
 
+// max{.ftz}.f32 d, a, b;                        PTX ISA 1.0, all targets (9.7.3.12)
+// One of them that is NaN is the other.
+LIDX_PTX float max_f32(float a, float b) {
+    float d;
+    asm("max.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+    return d;
+}
+// min{.ftz}.f32 d, a, b;                        PTX ISA 1.0, all targets (9.7.3.11)
+LIDX_PTX float min_f32(float a, float b) {
+    float d;
+    asm("min.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+    return d;
+}
+
+// mad.mode.type d, a, b, c;                     PTX ISA 1.0, all targets (9.7.1.4)
+LIDX_PTX uint32_t mad_lo_u32(uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t d;
+    asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+// shf.l.mode.b32 d, a, b, c;                    PTX ISA 3.1, sm_32 (9.7.8.7)
+// The upper word of {b, a} << c.
+LIDX_PTX uint32_t shf_l_wrap_b32(uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t d;
+    asm("shf.l.wrap.b32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
 // abs{.ftz}.f32 d, a;                           PTX ISA 1.0, all targets (9.7.3.9)
 LIDX_PTX float abs_f32(float a) {
     float d;

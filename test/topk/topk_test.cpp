@@ -32,8 +32,8 @@ const float kNan = std::nanf("");
 // Rows of scores that try a selection.
 enum class Kind {
     kNormal, kEqual, kZero, kSignedZeros, kTwoValues, kNarrow, kAscending, kDescending, kPlateau, kMinusInf, kPlusInf,
-    kNan, kMixed, kSubnormal, kPeriodic, kMostlyZero, kTies, kFewAbovePlateau, kHuge, kSteps, kFewNan, kMostlyNan,
-    kCount
+    kNan, kMixed, kSubnormal, kPeriodic, kMostlyZero, kTies, kFewAbovePlateau, kHuge, kSteps, kCrowds, kFewNan,
+    kMostlyNan, kCount
 };
 
 // Of either sign, quiet and signalling, any payload.
@@ -43,7 +43,7 @@ float any_nan(Rng& rng) {
 }
 
 // unit: between neighbours of the type in [1, 2); tiny: its smallest.
-float draw(Kind kind, int64_t i, int64_t n, bool bf16, Rng& rng) {
+float draw(Kind kind, int64_t i, int64_t n, bool bf16, int64_t each, Rng& rng) {
     const float unit = bf16 ? 1.0f / 128 : FLT_EPSILON, tiny = bf16 ? 65536 * FLT_TRUE_MIN : FLT_TRUE_MIN;
     const auto normal = [&] { return static_cast<float>(rng.heavy_tailed()); };
     switch (kind) {
@@ -69,7 +69,8 @@ float draw(Kind kind, int64_t i, int64_t n, bool bf16, Rng& rng) {
         case Kind::kTies: return i * 7919 % n < 10000 ? 3.0f : rng.below(1000) != 0 ? 1.0f : 4.0f;   // 10,000 equal
         case Kind::kFewAbovePlateau: return rng.below(2000) == 0 ? -kInf : rng.below(5000) == 0 ? 1.0f : -3.0f;
         case Kind::kHuge: return (rng.below(2) != 0 ? 1.0f : -1.0f) * FLT_MAX * static_cast<float>(rng.uniform());
-        case Kind::kSteps: return static_cast<float>(i * 7919 % n / 48);   // 48 of each
+        case Kind::kSteps: return static_cast<float>(i * 7919 % n / each);
+        case Kind::kCrowds: return static_cast<float>(i * 7919 % n / each) + static_cast<float>(i % 3) / 1024;
         case Kind::kFewNan: return rng.below(300) == 0 ? any_nan(rng) : normal();
         // NaN across the k-th place, -inf just before it.
         case Kind::kMostlyNan: return rng.below(60) != 0 ? any_nan(rng) : rng.below(3) == 0 ? -kInf : normal();
@@ -90,6 +91,7 @@ struct Case {
     int64_t max_keys = 0, stride = 0;
     int k = 0;
     Kind kind = Kind::kNormal;
+    int64_t each = 48;   // keys of a step or crowd
     bool bf16 = false, relative = false, wide = false, scores_out = true, counts = true;
     int forced_first = 0, forced_last = 0;
     lidx_index_kind index_kind = LIDX_INDEX_POSITION;
@@ -190,7 +192,7 @@ std::vector<int32_t> run(const Case& c, int times = 1) {
         seen[row] = seen_keys(sight, owners[row], static_cast<int64_t>(row));
         const int64_t n = seen[row].end - seen[row].begin;
         for (int64_t i = 0; i < n; ++i) {
-            float value = draw(c.kind, i, n, c.bf16, rng);
+            float value = draw(c.kind, i, n, c.bf16, c.each, rng);
             if (c.bf16) value = lidx::ref::bf16_decode(bf16_of(value));
             values[row * static_cast<size_t>(c.stride) + static_cast<size_t>((c.relative ? 0 : seen[row].begin) + i)] =
                 value;
@@ -519,6 +521,21 @@ TEST_CASE("topk: rows held by clusters of wide CTAs") {
     }
 }
 
+// 128 bins an octave: four steps, two or half a one share the k-th's, around the 32 keys up to which they are listed.
+TEST_CASE("topk: few keys share the bin of the k-th") {
+    uint64_t seed = 3350;
+    for (const int64_t each : {1, 7, 8, 9, 15, 16, 17, 40})
+        for (const Kind kind : {Kind::kSteps, Kind::kCrowds}) {
+            Case c = simple(4, 8192, 2047 - static_cast<int>(each) / 2, kind, ++seed);
+            c.what = "few";
+            c.sight.lengths = {8192, 8191, 5003, 2300};
+            c.each = each;
+            c.bf16 = seed % 4 == 0;
+            c.sort = seed % 4 == 1 ? LIDX_SORT_SCORE : LIDX_SORT_POSITION;
+            run(c);
+        }
+}
+
 TEST_CASE("topk: CTAs and parts of a row") {
     using namespace lidx::topk;
     const struct {
@@ -723,7 +740,7 @@ TEST_CASE("topk: a stride beyond 2^31 elements") {
                 std::vector<uint8_t> raw;
                 const int64_t n = r == 0 ? 7 : row.keys;
                 for (int64_t i = 0; i < n; ++i) {
-                    const float drawn = draw(row.kind, i, n, bf16, rng);
+                    const float drawn = draw(row.kind, i, n, bf16, 48, rng);
                     const uint16_t half = bf16_of(drawn);
                     values[r].push_back(bf16 ? lidx::ref::bf16_decode(half) : drawn);
                     const auto* from = bf16 ? reinterpret_cast<const uint8_t*>(&half)

@@ -80,6 +80,9 @@ extern "C" __global__ void wrappers_math(float* x) {
     const F32x2 result = fma_rn_f32x2(pair, add_rn_f32x2(pair, mov_b64(x[2], x[3])), mul_rn_f32x2(pair, pair));
     mov_b64(x[5], x[6], result);
     reinterpret_cast<uint16_t*>(x)[14] = cvt_rn_bf16_f32(x[7]);
+    x[8] = min_f32(max_f32(x[4], x[5]), x[6]);
+    const uint32_t bits = static_cast<uint32_t>(__float_as_int(x[8]));
+    x[9] = __int_as_float(static_cast<int>(shf_l_wrap_b32(bits, mad_lo_u32(bits, 4, 5), 1)));
 }
 
 extern "C" __global__ void wrappers_mbarrier_bulk_tensor(const __grid_constant__ TensorMap map, int32_t* at,
