@@ -284,8 +284,11 @@ SM90_FAST = {
         **INITIALISATION,
         ("a wait that acquires nothing", ("                wait(ptx::cvta_to_shared(&shared.k_full[stage.index])",)):
             "a group without tokens reads nothing of the tile",
-        # Q is not among what completes the phase; weights, keys and rows are stored before any of the lanes arrives.
-        ("a release counts one more", ("else ptx::mbarrier_arrive(full);",)): "all that it completes early is there",
+        # Q is not among what completes the phase; weights, keys and rows are stored before any of the lanes arrives. Of
+        # the first item, so once; elsewhere the surplus grows with each item until a phase is missed.
+        **{("a release counts one more", (arrival, "load_first<T>(p, loader, shared);")):
+           "all that it completes early is there, and the lanes of an emulated warp arrive together"
+           for arrival in ("        ptx::mbarrier_arrive(full);", "else ptx::mbarrier_arrive(full);")},
         **ITEM_WARP,
     },
 }
