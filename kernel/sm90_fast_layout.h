@@ -56,6 +56,7 @@ struct Tile {
     static constexpr int kItemWarp = kLoaderWarps;   // brings the items and Q, ahead of the tiles
     static constexpr int kThreads = sm90_fast::kThreads;
     static constexpr int kScanThreads = 128 * kWarpgroups;   // that share out the work
+    static constexpr bool kRehearse = false;
     static constexpr bool kWarmUp = true;             // meanwhile the others fetch their instructions
     static constexpr int kQBuffers = 2;               // of all that comes with an item but Q
     static constexpr bool kConsumersLoadQ = true;     // but the first

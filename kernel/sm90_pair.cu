@@ -60,6 +60,7 @@ using sm90_score::Loader;
 using sm90_score::make_loader;
 using sm90_score::pin;
 using sm90_score::quad_sum;
+using sm90_score::Stage;
 using sm90_score::stage_at;
 using sm90_score::wait;
 
@@ -78,22 +79,22 @@ struct Consumer {
 };
 
 template <class T>
-__device__ __forceinline__ void arrived(typename T::Shared& shared, uint32_t ring) {
-    wait(ptx::cvta_to_shared(&shared.k_full[stage_at<T>(ring).index]), stage_at<T>(ring).parity);
+__device__ __forceinline__ void arrived(typename T::Shared& shared, const Stage& stage) {
+    wait(ptx::cvta_to_shared(&shared.k_full[stage.index]), stage.parity);
 }
 
 // D = K Q^T of the tile at a ring position and the warpgroup's group `of`.
 template <class T>
-__device__ __forceinline__ void multiply(const Consumer& self, uint32_t ring, int of, float (&d)[kColumns / 2]) {
-    sm90_score::multiply_group(self.k_descriptor + stage_at<T>(ring).index * (kTileKeys * kDepth / 16),
-                               self.q_descriptor[of], d);
+__device__ __forceinline__ void multiply(const Consumer& self, const Stage& stage, int of, float (&d)[kColumns / 2]) {
+    sm90_score::multiply_group(static_cast<uint32_t>(self.k_descriptor) + stage.index * (kTileKeys * kDepth / 16),
+                               static_cast<uint32_t>(self.q_descriptor[of]), d);
 }
 
 // The warp's reads of the stage, k_scale and live words included, are done before lane 0 says so for all.
 template <class T>
-__device__ __forceinline__ void release(const Consumer& self, typename T::Shared& shared, uint32_t ring) {
+__device__ __forceinline__ void release(const Consumer& self, typename T::Shared& shared, const Stage& stage) {
     ptx::bar_warp_sync(ptx::kFullMask);
-    if (self.lane == 0) ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.k_empty[stage_at<T>(ring).index]));
+    if (self.lane == 0) ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.k_empty[stage.index]));
 }
 
 // The lane's key of a tile, as its score needs it.
@@ -102,15 +103,14 @@ struct Key {
     bool live;   // inside the length, on a legal page
 };
 template <class T>
-__device__ __forceinline__ Key load_key(const Consumer& self, typename T::Shared& shared, uint32_t ring) {
-    const uint32_t index = stage_at<T>(ring).index, key = self.key();
+__device__ __forceinline__ Key load_key(const Consumer& self, typename T::Shared& shared, const Stage& stage) {
+    const uint32_t index = stage.index, key = self.key();
     const uint32_t bits = ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.live[index][key / 32]));
     return {ptx::ld_shared_f32(ptx::cvta_to_shared(&shared.k_scale[index][key])), (bits >> key % 32 & 1) != 0};
 }
 
-__device__ __forceinline__ void store(const Consumer& self, int of, const Key& key, int32_t tile_key, float sum) {
-    if (self.stores[of] && key.live)
-        ptx::st_global_f32(self.cell[of] + tile_key, ptx::mul_rn_f32(key.scale, sum));
+__device__ __forceinline__ void store(const Consumer& self, int of, const Key& key, float* cell, float sum) {
+    if (self.stores[of] && key.live) ptx::st_global_f32(cell, ptx::mul_rn_f32(key.scale, sum));
 }
 
 // The sum of a tile of two tokens that the lane ends up with: even lanes the first's, odd lanes the second's.
@@ -118,43 +118,47 @@ __device__ __forceinline__ float token_sum(const Consumer& self, const float (&s
     return quad_sum(self.quad(), sum[0], sum[1], sum[2], sum[3]);
 }
 
-// kLength tiles from a ring position on, the first of which begins with key `tile_key`; none in flight before or after.
-// kHeld: groups that the warpgroup has. One token a group: even lanes store the first group's score, odd lanes the
-// second's, of a key each.
+// kLength tiles from a ring position on that is a multiple of it, the first of which begins with key `tile_key`; none
+// in flight before or after. kHeld: groups that the warpgroup has. One token a group: even lanes store the first
+// group's score, odd lanes the second's, of a key each.
 template <class T, int kHeld, int kLength>
 __device__ __forceinline__ void stretch(const Consumer& self, typename T::Shared& shared, uint32_t& ring,
                                         int32_t& tile_key) {
     constexpr bool two = kHeld == 2;
     float a[kColumns / 2], b[kColumns / 2];
-    arrived<T>(shared, ring);
-    multiply<T>(self, ring, 0, a);
+    const Stage first = stage_at<T>(ring);
+    const auto stage = [&](int i) { return Stage{first.index + static_cast<uint32_t>(i), first.parity}; };
+    float* const cells[kSets] = {self.cell[0] + tile_key, self.cell[1] + tile_key};
+    arrived<T>(shared, first);
+    multiply<T>(self, first, 0, a);
 #pragma unroll
     for (int i = 0; i < kLength; ++i) {
         const bool last = i + 1 == kLength;
         float sum_a[2 * T::kGroupTokens], sum_b[2 * T::kGroupTokens] = {};
-        if (two) multiply<T>(self, ring, 1, b);
-        const Key key = load_key<T>(self, shared, ring);
+        if (two) multiply<T>(self, stage(i), 1, b);
+        const Key key = load_key<T>(self, shared, stage(i));
         ptx::wgmma_wait_group<two ? 1 : 0>();
         pin(a);
         sm90_score::reduce<T>(self.weights[0], a, sum_a);
-        if constexpr (T::kGroupTokens == 2) store(self, 0, key, tile_key, token_sum(self, sum_a));
+        if constexpr (T::kGroupTokens == 2) store(self, 0, key, cells[0] + i * kTileKeys, token_sum(self, sum_a));
         if (!last) {
-            arrived<T>(shared, ring + 1);
-            multiply<T>(self, ring + 1, 0, a);
+            arrived<T>(shared, stage(i + 1));
+            multiply<T>(self, stage(i + 1), 0, a);
         }
         if (two) {
             if (last) ptx::wgmma_wait_group<0>();
             else ptx::wgmma_wait_group<1>();
             pin(b);
         }
-        release<T>(self, shared, ring);
+        release<T>(self, shared, stage(i));
         if (two) sm90_score::reduce<T>(self.weights[1], b, sum_b);
         if constexpr (T::kGroupTokens == 1)
-            store(self, 0, key, tile_key, quad_sum(self.quad(), sum_a[0], sum_a[1], sum_b[0], sum_b[1]));
-        else if (two) store(self, 1, key, tile_key, token_sum(self, sum_b));
-        ++ring;
-        tile_key += kTileKeys;
+            store(self, 0, key, cells[0] + i * kTileKeys,
+                  quad_sum(self.quad(), sum_a[0], sum_a[1], sum_b[0], sum_b[1]));
+        else if (two) store(self, 1, key, cells[1] + i * kTileKeys, token_sum(self, sum_b));
     }
+    tile_key += kLength * kTileKeys;
+    ring += kLength;
 }
 
 // Q and weights of the item's group `group`, as the warpgroup's group `of`, and where the lane stores.
@@ -194,13 +198,16 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, typename T::Sh
         if (second < groups) {
             take_group<T>(p, self, shared, buffer, second, 1, item);
             if (T::kGroupTokens == 1 && self.odd()) self.cell[0] = self.cell[1];
-            if constexpr (T::kUnroll > 1) {
 #pragma unroll 1
-                for (; tiles >= T::kUnroll; tiles -= T::kUnroll)
+            while (tiles > 0) {
+                if (T::kUnroll > 1 && tiles >= T::kUnroll && ring % T::kUnroll == 0) {
                     stretch<T, 2, T::kUnroll>(self, shared, ring, tile_key);
+                    tiles -= T::kUnroll;
+                } else {
+                    stretch<T, 2, 1>(self, shared, ring, tile_key);
+                    --tiles;
+                }
             }
-#pragma unroll 1
-            for (; tiles > 0; --tiles) stretch<T, 2, 1>(self, shared, ring, tile_key);
         } else if (first < groups) {
             if (T::kGroupTokens == 1) self.stores[0] = !self.odd();
 #pragma unroll 1
@@ -208,8 +215,8 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, typename T::Sh
         } else {
 #pragma unroll 1
             for (; tiles > 0; --tiles, ++ring) {
-                arrived<T>(shared, ring);
-                release<T>(self, shared, ring);
+                arrived<T>(shared, stage_at<T>(ring));
+                release<T>(self, shared, stage_at<T>(ring));
             }
         }
         ptx::bar_warp_sync(ptx::kFullMask);
@@ -224,14 +231,13 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
     ptx::griddepcontrol_wait();   // what the kernel before wrote is read from here on
     ptx::griddepcontrol_launch_dependents();   // not before: a selection reads who sees what ahead of its own wait
     sm90_score::begin_hand_overs<T>(shared, k_map, q_map, kConsumerWarps, kConsumerWarps, thread);
-    if (p.view.batch > sm90_score::kWarpBatch) sm90_score::find_start<T>(p, shared, thread);
-    else ptx::bar_sync();
     const uint32_t warp = ptx::shfl_sync_idx(thread / 32, 0, ptx::kFullMask);
     if (warp >= kConsumerWarps) {
         ptx::setmaxnreg_dec<kProducerRegisters>();
         Loader loader = make_loader<T>(p, k_map, q_map, warp - kConsumerWarps, thread % 32);
         load_all<T>(p, loader, shared);
     } else {
+        sm90_score::share_requests<T>(p, shared, thread);
         ptx::setmaxnreg_inc<kConsumerRegisters>();
         consume_all<T>(p, shared, warp, thread % 32);
     }

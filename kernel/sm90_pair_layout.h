@@ -56,11 +56,13 @@ struct Tile {
     static constexpr int kUnroll = kHeads == 64 ? 4 : 1;
     static constexpr int kStages = kHeads == 64 ? 12 : 8;
     static constexpr int kLoaderWarps = sm90_pair::kLoaderWarps;
+    static_assert(kStages % kUnroll == 0, "the stages between two drains lie next to each other");
     static_assert(kStages % kLoaderWarps == 0, "a stage is always filled by the same warp");
     static constexpr int kItemWarp = kLoaderWarps - 1;   // the first tiles of a short share are the other warps'
     static constexpr int kThreads = sm90_pair::kThreads;
-    static constexpr int kScanThreads = kThreads;
-    static constexpr bool kWarmUp = false;
+    static constexpr int kScanThreads = 128 * kWarpgroups;   // that share out the work
+    static constexpr bool kRehearse = true;           // meanwhile the others fetch their instructions
+    static constexpr bool kWarmUp = false;            // in the way of sm90_wide
     static constexpr int kQBuffers = 2;
     static constexpr int kWeightStride = kHeads;
     static constexpr bool kAlwaysBlocks = false;

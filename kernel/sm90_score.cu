@@ -16,7 +16,7 @@
 //     score = k_scale * ((p[0] + p[1]) + (p[2] + p[3]))
 //
 // Pipeline: time runs down. Two accumulator sets a warpgroup, so that one multiplies while the other is reduced; it
-// drains every 16 tiles, because ptxas serialises wgmma that are in flight across a loop's back edge (C7514).
+// drains every 16 or 8 tiles, because ptxas serialises wgmma that are in flight across a loop's back edge (C7514).
 //
 //     warps 16-19 (tile n: warp n % 4)   warpgroups 0-3
 //     Q block 0, weights -> buffer 0     .
@@ -78,24 +78,22 @@ struct Consumer {
     int32_t token, tokens;       // the lane's first, of the item's; with 16 heads or fewer it has further ones
     KeyRange sees;               // of the lane's first token
     int64_t row;                 // of scores: the cell of key 0 of the lane's first token; plain: its address, in
-                                 // T::kPlain that of the lane's key in the tile of key 0
+                                 // T::kPlain that of the lane's key in the next tile
+    ptx::SharedAddr scale, live; // T::kRounds: of the lane's key in stage 0; odd lanes: 1
     __device__ __forceinline__ uint32_t quad() const { return lane % 4; }
     // The key of a tile whose sum this lane ends up with.
     __device__ __forceinline__ uint32_t key() const { return 16 * warp + lane / 4 + 8 * (quad() / 2); }
 };
 
-// D = K Q^T of the tile at a ring position.
-template <class T>
-__device__ __forceinline__ void multiply(const Consumer& self, uint32_t ring, float (&d)[kColumns / 2]) {
-    multiply_group(self.k_descriptor + stage_at<T>(ring).index * (kTileKeys * kDepth / 16), self.q_descriptor, d);
+// D = K Q^T of the tile in a stage.
+__device__ __forceinline__ void multiply(const Consumer& self, const Stage& stage, float (&d)[kColumns / 2]) {
+    multiply_group(self.k_descriptor + stage.index * (kTileKeys * kDepth / 16), self.q_descriptor, d);
 }
 
 // The warp's reads of the stage, k_scale and live words included, are done before lane 0 says so for all.
-template <class T>
-__device__ __forceinline__ void release(const Consumer& self, Shared& shared, uint32_t ring) {
+__device__ __forceinline__ void release(const Consumer& self, Shared& shared, const Stage& stage) {
     ptx::bar_warp_sync(ptx::kFullMask);
-    if (self.lane == 0)
-        ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.k_empty[stage_at<T>(ring).index]), self.step);
+    if (self.lane == 0) ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.k_empty[stage.index]), self.step);
 }
 
 // A key of a tile, as its score needs it.
@@ -105,8 +103,8 @@ struct Key {
     bool live;       // on a legal page
 };
 template <class T>
-__device__ __forceinline__ Key load_key(const Consumer& self, Shared& shared, uint32_t ring, int32_t tile_key) {
-    const uint32_t index = stage_at<T>(ring).index, key = self.key();
+__device__ __forceinline__ Key load_key(const Consumer& self, Shared& shared, const Stage& stage, int32_t tile_key) {
+    const uint32_t index = stage.index, key = self.key();
     const uint32_t bits = ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.live[index][key / 32]));
     const float scale = ptx::ld_shared_f32(ptx::cvta_to_shared(&shared.k_scale[index][key]));
     const bool live = (bits >> key % 32 & 1) != 0;
@@ -155,62 +153,76 @@ __device__ __forceinline__ void store_tokens(const ScoreParams& p, const Consume
 
 // kLength tiles from a ring position on, the first of which begins with key `tile_key`; none in flight before or after.
 // A lane stores one key per tile and pair of tokens, or one per pair of tiles (one token): even lanes the first tile's,
-// odd lanes the second's.
-template <class T, int kLength>
-__device__ __forceinline__ void stretch(const ScoreParams& p, const Consumer& self, Shared& shared, uint32_t& ring,
+// odd lanes the second's. kRound: four groups, from a stage on whose number is a multiple of kLength, so that addresses
+// differ by constants.
+template <class T, int kLength, bool kRound = false>
+__device__ __forceinline__ void stretch(const ScoreParams& p, Consumer& self, Shared& shared, uint32_t& ring,
                                         int32_t& tile_key) {
+    static_assert(!kRound || T::kStages % kLength == 0);
     float a[kColumns / 2], b[kColumns / 2];
-    const auto arrived = [&](uint32_t at) {
-        wait(ptx::cvta_to_shared(&shared.k_full[stage_at<T>(at).index]), stage_at<T>(at).parity);
+    const Stage first = stage_at<T>(ring);
+    uint32_t at_ring = ring;   // of tile i
+    const ptx::SharedAddr scale = self.scale + first.index * sizeof(shared.k_scale[0]);
+    const ptx::SharedAddr live = self.live + first.index * sizeof(shared.live[0]);
+    const auto stage = [&](int i, int ahead) {
+        return kRound ? Stage{first.index + static_cast<uint32_t>(i + ahead), first.parity}
+                      : stage_at<T>(at_ring + ahead * self.step);
     };
-    const int32_t step_keys = static_cast<int32_t>(self.step) * kTileKeys;
-    arrived(ring);
-    multiply<T>(self, ring, a);
+    const auto next = [&](int i, int ahead, float (&to)[kColumns / 2]) {
+        const Stage at = stage(i, ahead);
+        wait(ptx::cvta_to_shared(&shared.k_full[at.index]), at.parity);
+        multiply(self, at, to);
+    };
+    const int32_t step_keys = (kRound ? 1 : static_cast<int32_t>(self.step)) * kTileKeys;
+    next(0, 0, a);
 #pragma unroll
     for (int i = 0; i < kLength; i += 2) {
         constexpr int kPerTile = 2 * T::kGroupTokens;
         const bool two = kLength > 1, last = i + 2 >= kLength;
-        const uint32_t ring_a = ring, ring_b = ring_a + self.step;
+        const Stage stage_a = stage(i, 0), stage_b = stage(i, 1);
         const bool odd = self.quad() % 2 != 0;
-        if (two) {
-            arrived(ring_b);
-            multiply<T>(self, ring_b, b);
-        }
+        const int32_t key_i = (T::kPlain ? 0 : tile_key) + i * step_keys;
+        if (two) next(i, 1, b);
         Key key_a, key_b;
-        if (T::kGroupTokens == 1) {
-            key_a = load_key<T>(self, shared, two && odd ? ring_b : ring_a,
-                                tile_key + (odd && !T::kPlain ? step_keys : 0));
+        if constexpr (kRound) {
+            const uint32_t bits = ptx::ld_shared_u32(live + i * sizeof(shared.live[0]));
+            key_a = {key_i, ptx::ld_shared_f32(scale + i * sizeof(shared.k_scale[0])),
+                     self.stores && (bits >> self.key() % 32 & 1) != 0};
+        } else if (T::kGroupTokens == 1) {
+            key_a = load_key<T>(self, shared, two && odd ? stage_b : stage_a,
+                                key_i + (odd && !T::kPlain ? step_keys : 0));
             if (!two && odd) key_a = {-1, 0.0f, false};
         } else {
-            key_a = load_key<T>(self, shared, ring_a, tile_key);
-            if (two) key_b = load_key<T>(self, shared, ring_b, tile_key + step_keys);
+            key_a = load_key<T>(self, shared, stage_a, key_i);
+            if (two) key_b = load_key<T>(self, shared, stage_b, key_i + step_keys);
         }
         float sum_a[kPerTile], sum_b[kPerTile] = {};
         if (two) ptx::wgmma_wait_group<1>();
         else ptx::wgmma_wait_group<0>();
         pin(a);
-        release<T>(self, shared, ring_a);
+        release(self, shared, stage_a);
         reduce<T>(self.weights, a, sum_a);
         if (T::kGroupTokens > 1) store_tokens<T>(p, self, shared, key_a, sum_a);
         if (two) {
             if (!last) {
-                arrived(ring_b + self.step);
-                multiply<T>(self, ring_b + self.step, a);
+                next(i, 2, a);
                 ptx::wgmma_wait_group<1>();
             } else {
                 ptx::wgmma_wait_group<0>();
             }
             pin(b);
-            release<T>(self, shared, ring_b);
+            release(self, shared, stage_b);
             reduce<T>(self.weights, b, sum_b);
         }
         if (T::kGroupTokens == 1)
             store<T>(p, self.plain, self.row, self.sees, key_a,
                      quad_sum(self.quad(), sum_a[0], sum_a[1], sum_b[0], sum_b[1]));
         else if (two) store_tokens<T>(p, self, shared, key_b, sum_b);
-        ring += (two ? 2 : 1) * self.step;
-        tile_key += (two ? 2 : 1) * step_keys;
+        at_ring += 2 * self.step;
     }
+    ring += kLength * self.step;
+    if (T::kPlain) self.row += int64_t{4} * kLength * step_keys;
+    else tile_key += kLength * step_keys;
 }
 
 // Columns [begin, end) of an item's rows where no key of the row is live.
@@ -227,6 +239,51 @@ __device__ __forceinline__ void fill(const ScoreParams& p, const Shared& shared,
     }
 }
 
+// The same, of which the compiler knows nothing: else it works it out again for each tile.
+__device__ __forceinline__ ptx::SharedAddr hidden(ptx::SharedAddr at) {
+    asm volatile("" : "+r"(at.value));
+    return at;
+}
+
+// The warpgroup's tiles of an item, one every self.step ring positions. T::kRounds: by little code, since a launch of
+// few tiles waits for it.
+template <class T>
+__device__ __forceinline__ void score_tiles(const ScoreParams& p, Consumer& self, Shared& shared, uint32_t ring,
+                                            uint32_t tiles, int32_t tile_key) {
+    if constexpr (T::kRounds) {
+#pragma unroll 1
+        while (tiles != 0) {
+            // With four groups first up to where a round begins.
+            const uint32_t ahead = self.step == 1 ? (0 - ring) % kRoundTiles : 0;
+            const uint32_t part = ahead != 0 && ahead < tiles ? ahead : tiles;
+            uint32_t done = 1;
+            if (self.step == 1 && part >= kRoundTiles) {
+                stretch<T, kRoundTiles, true>(p, self, shared, ring, tile_key);
+                done = kRoundTiles;
+            } else if (part >= 4) {
+                stretch<T, 4>(p, self, shared, ring, tile_key);
+                done = 4;
+            } else if (part >= 2) {
+                stretch<T, 2>(p, self, shared, ring, tile_key);
+                done = 2;
+            } else {
+                stretch<T, 1>(p, self, shared, ring, tile_key);
+            }
+            tiles -= done;
+        }
+    } else {
+        if constexpr (T::kGroupTokens <= 2) {   // with fewer heads the stores take longer than the MMAs
+#pragma unroll 1
+            for (; tiles >= 16; tiles -= 16) stretch<T, 16>(p, self, shared, ring, tile_key);
+#pragma unroll 1
+            for (; tiles >= 4; tiles -= 4) stretch<T, 4>(p, self, shared, ring, tile_key);
+        }
+#pragma unroll 1
+        for (; tiles >= 2; tiles -= 2) stretch<T, 2>(p, self, shared, ring, tile_key);
+        if (tiles != 0) stretch<T, 1>(p, self, shared, ring, tile_key);
+    }
+}
+
 template <class T>
 __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared, uint32_t warp, uint32_t lane) {
     Consumer self;
@@ -235,6 +292,10 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared
     self.plain = p.score_type == FloatType::kFp32 && p.fill_columns == 0;
     const uint32_t warpgroup = warp / 4;
     self.k_descriptor = wgmma_descriptor_k_major_128b(ptx::cvta_to_shared(shared.k).value);
+    if constexpr (T::kRounds) {
+        self.scale = hidden(ptx::cvta_to_shared(&shared.k_scale[lane % 2][self.key()]));
+        self.live = hidden(ptx::cvta_to_shared(&shared.live[lane % 2][self.key() / 32]));
+    }
     const auto buffer_groups = static_cast<uint32_t>(T::q_boxes(most_tokens(p.view)));
     uint32_t before = 0;   // groups of the last item
 #pragma unroll 1
@@ -271,7 +332,7 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared
             if constexpr (!T::kPlain) self.sees = self.stores ? load_sees(shared, buffer, self.token) : KeyRange{0, 0};
             self.row = (int64_t{static_cast<int32_t>(item.z)} + self.token) * p.score_stride;
             if constexpr (T::kPlain) {   // the second of a pair of tiles is the odd lanes' where a group has one token
-                self.row += self.key();
+                self.row += self.key() + tile_key;
                 if (T::kGroupTokens == 1 && self.quad() % 2 != 0) self.row += int64_t{self.step} * kTileKeys;
             } else if (p.relative != 0) {
                 self.row -= self.sees.begin;
@@ -280,18 +341,10 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared
             if (group_token >= tokens) {   // a fourth group where there are three
                 for (; tiles > 0; --tiles, ring += self.step) {
                     wait(ptx::cvta_to_shared(&shared.k_full[stage_at<T>(ring).index]), stage_at<T>(ring).parity);
-                    release<T>(self, shared, ring);
+                    release(self, shared, stage_at<T>(ring));
                 }
             } else {
-                if constexpr (T::kGroupTokens <= 2) {   // with fewer heads the stores take longer than the MMAs
-#pragma unroll 1
-                    for (; tiles >= 16; tiles -= 16) stretch<T, 16>(p, self, shared, ring, tile_key);
-#pragma unroll 1
-                    for (; tiles >= 4; tiles -= 4) stretch<T, 4>(p, self, shared, ring, tile_key);
-                }
-#pragma unroll 1
-                for (; tiles >= 2; tiles -= 2) stretch<T, 2>(p, self, shared, ring, tile_key);
-                if (tiles != 0) stretch<T, 1>(p, self, shared, ring, tile_key);
+                score_tiles<T>(p, self, shared, ring, tiles, tile_key);
             }
         }
         if (!T::kPlain && p.fill_columns > 0)
@@ -309,14 +362,17 @@ __device__ __forceinline__ void score(const ptx::TensorMap& k_map, const ptx::Te
     ptx::griddepcontrol_wait();   // what the kernel before wrote is read from here on
     ptx::griddepcontrol_launch_dependents();   // not before: a selection reads who sees what ahead of its own wait
     begin_hand_overs<T>(shared, k_map, q_map, kEmptyArrivals, kConsumerWarps, thread);
-    if (p.view.batch > kWarpBatch || blocks_differ<T>(p)) find_start<T>(p, shared, thread);
-    else ptx::bar_sync();
+    if constexpr (!T::kRehearse) {
+        if (p.view.batch > kWarpBatch || blocks_differ<T>(p)) find_start<T>(p, shared, thread);
+        else ptx::bar_sync();
+    }
     const uint32_t warp = ptx::shfl_sync_idx(thread / 32, 0, ptx::kFullMask);
     if (warp >= kConsumerWarps) {
         ptx::setmaxnreg_dec<kProducerRegisters>();
         Loader loader = make_loader<T>(p, k_map, q_map, warp - kConsumerWarps, thread % 32);
         load_all<T>(p, loader, shared);
     } else {
+        if constexpr (T::kRehearse) share_requests<T>(p, shared, thread);
         ptx::setmaxnreg_inc<kConsumerRegisters>();
         consume_all<T>(p, shared, warp, thread % 32);
     }

@@ -22,6 +22,8 @@ inline constexpr int kProducerRegisters = 64;
 // prefill of 2048 x 65536 1909 instead of 1836.
 inline constexpr int kStages = 16;
 inline constexpr int kMaxBlockTokens = 32;
+inline constexpr int kRoundTiles = 8;
+static_assert(kStages % kRoundTiles == 0);
 static_assert(kStages % kLoaderWarps == 0, "a stage is always filled by the same warp");
 static_assert(kStages % kGroups == 0 && kStages > kGroups,
               "the owner of a stage is always the same, and it waits for a tile with the one before unreleased");
@@ -73,8 +75,12 @@ struct Tile {
     static constexpr int kLoaderWarps = sm90_score::kLoaderWarps;
     static constexpr int kItemWarp = kLoaderWarps - 1;   // the first tiles of a short share are the other warps'
     static constexpr int kThreads = sm90_score::kThreads;
-    static constexpr int kScanThreads = kThreads;
-    static constexpr bool kWarmUp = false;
+    static constexpr bool kRehearse = kPlain;         // the loading warps fetch their instructions meanwhile
+    static constexpr int kScanThreads = kRehearse ? kThreads - 128 : kThreads;   // that share out the work
+    static constexpr bool kWarmUp = false;            // in the way of sm90_wide
+    // Four groups multiply kRoundTiles tiles between two drains, from stage 0 or kRoundTiles on. With all 16 stages a
+    // tile takes less, but the code is cold: 16 x 32768 keys with 4 tokens 55.2 instead of 42.0 us.
+    static constexpr bool kRounds = kPlain && kGroupTokens == 1;
     static constexpr int kQBuffers = 2;
     static constexpr int kWeightStride = kHeadSlots;  // of the weights in shared memory
     static constexpr bool kAlwaysBlocks = false;

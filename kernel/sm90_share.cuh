@@ -237,8 +237,50 @@ __device__ __forceinline__ void find_start(const ScoreParams& p, typename T::Sha
         ptx::bar_arrive(kItemBarrier, T::kScanThreads + 32);
         ptx::bar_arrive(kTileBarrier, T::kScanThreads + 32 * kFirstWarps<T>);
         ptx::bar_arrive(kWalkBarrier, T::kScanThreads + 32);
+    } else if constexpr (T::kRehearse) {
+        ptx::bar_arrive(kWalkBarrier, T::kThreads);
     } else {
         ptx::bar_sync();
+    }
+}
+
+// T::kRehearse: what the consumers do before they consume, of up to kWarpBatch requests nothing but to meet.
+template <class T>
+__device__ __forceinline__ void share_requests(const ScoreParams& p, typename T::Shared& shared, uint32_t thread) {
+    if (p.view.batch > kWarpBatch) {
+        find_start<T>(p, shared, thread);
+    } else {
+        ptx::bar_sync(kScanBarrier, T::kScanThreads);
+        ptx::bar_arrive(kWalkBarrier, T::kThreads);
+    }
+}
+
+// T::kRehearse: where this CTA's share begins if all requests have as many rows and see as many keys. Its part of the
+// block table, where lengths are, and the first block's Q are brought to L2 meanwhile; by a warp.
+template <class T>
+__device__ __forceinline__ void prefetch_likely_request(const ScoreParams& p, uint32_t lane) {
+    const RowView& v = p.view;
+    const auto tiles = static_cast<uint32_t>(v.keys_limit + T::kTileKeys - 1) / T::kTileKeys;
+    const uint64_t units = uint64_t{static_cast<uint32_t>(v.batch)} * tiles;
+    const uint32_t each = UINT32_MAX / ptx::nctaid_x() + 1;   // in 2^-32
+    if (units == 0 || units > INT32_MAX) return;
+    const auto begin = static_cast<uint32_t>(units * (each * ptx::ctaid_x()) >> 32);
+    const auto share = static_cast<uint32_t>(units * each >> 32);
+    if (lane == 0) {
+        const uint32_t request = begin / tiles;
+        const auto rows = static_cast<int32_t>(static_cast<uint32_t>(v.rows) / static_cast<uint32_t>(v.batch));
+        const int32_t tokens = rows < T::kBlockTokens ? rows : T::kBlockTokens;
+        if (tokens > 0)
+            ptx::cp_async_bulk_prefetch_l2(p.q + int64_t{static_cast<int32_t>(request) * rows} * (T::kHeads * kDepth),
+                                           static_cast<uint32_t>(tokens * T::kHeads * kDepth));
+    }
+    if (!p.block_table) return;
+#pragma unroll 1
+    for (uint32_t i = 32 * lane; i < share; i += 1024) {   // pages of 64 keys: 32 to a line
+        const uint32_t unit = begin + i < units ? begin + i : static_cast<uint32_t>(units) - 1;
+        const auto key = static_cast<int32_t>(unit % tiles) * T::kTileKeys;
+        ptx::prefetch_global_l2(p.block_table + int64_t{static_cast<int32_t>(unit / tiles)} * p.block_table_stride +
+                                static_cast<uint32_t>(key) / static_cast<uint32_t>(p.page_size));
     }
 }
 

@@ -131,19 +131,29 @@ __device__ __forceinline__ int64_t hidden(int64_t value) {
     return value;
 }
 
-// Rectangles: requests 32 at a time, one a lane.
+// Rectangles: requests 32 at a time, one a lane. T::kRehearse: where all threads share out, first a request of a tile
+// for each warp without effect, which fetches the instructions meanwhile.
 template <class T>
 __device__ __forceinline__ void load_requests(const ScoreParams& p, Loader& loader, typename T::Shared& shared) {
+    const bool alone = p.view.batch <= kWarpBatch;   // the warp finds where the share begins by itself
+    bool shared_out = !alone;
     Start start{0, 1, 0, 0, {}, {}, {}};
-    bool shared_out = p.view.batch > kWarpBatch;
-    if (shared_out) start = shared.start;
+    const bool rehearse = T::kRehearse && !alone;
+    if (rehearse) start.cost_end = INT32_MAX;
+    else if (T::kRehearse) ptx::bar_sync(kWalkBarrier, T::kThreads);
+    else if (shared_out) start = shared.start;
     int64_t unit = start.unit, cost_end = start.cost_end;
-    for (int32_t base = start.request; cost_end > 0 && base < p.view.batch; base += 32) {
+    int32_t base = start.request;
+    loader.idle = rehearse;
+    if (rehearse && loader.warp == 0) prefetch_likely_request<T>(p, loader.lane);
+#pragma unroll 1
+    while (loader.idle || (cost_end > 0 && base < p.view.batch)) {
         const int32_t mine = base + static_cast<int32_t>(loader.lane);
         RequestSpan span{0, 0, 0};
-        if (mine < p.view.batch) span = request_span(p.view, mine);
+        if (loader.idle) span = {0, loader.lane == 0 ? 1 : 0, T::kLoaderWarps * T::kTileKeys};
+        else if (mine < p.view.batch) span = request_span(p.view, mine);
         uint32_t busy = ptx::vote_sync_ballot(span.tokens > 0 && span.keys > 0, ptx::kFullMask);
-        if (!shared_out) {   // no more requests than lanes: this warp alone finds where the share begins
+        if (!shared_out) {
             const RequestWork work =
                 request_work(span.tokens, span.keys, T::kBlockTokens, T::tile_cost(span.tokens));
             const int64_t through = inclusive_scan(work.units * work.cost, loader.lane);
@@ -182,11 +192,22 @@ __device__ __forceinline__ void load_requests(const ScoreParams& p, Loader& load
                 unit += run.tiles;
                 const int32_t token = run.block * T::kBlockTokens;
                 const int32_t rest = tokens - token;
-                load_run<T>(p, loader, shared, base + static_cast<int32_t>(from), {0, keys}, row + token,
-                            rest < T::kBlockTokens ? rest : T::kBlockTokens, {run.tile, run.tiles, 0, 0}, {0, keys});
+                const KeyRange sees{0, loader.idle ? 0 : keys};
+                load_run<T>(p, loader, shared, base + static_cast<int32_t>(from), sees, row + token,
+                            loader.idle ? 0 : rest < T::kBlockTokens ? rest : T::kBlockTokens,
+                            {run.tile, run.tiles, 0, 0}, sees);
             }
             unit = 0;
         }
+        base += 32;
+        if (!T::kRehearse || !loader.idle) continue;
+        loader.idle = false;
+        loader.ring = loader.items = 0;
+        ptx::bar_sync(kWalkBarrier, T::kThreads);
+        start = shared.start;
+        unit = start.unit;
+        cost_end = start.cost_end;
+        base = start.request;
     }
 }
 

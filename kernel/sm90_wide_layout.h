@@ -58,6 +58,7 @@ struct Tile {
     static constexpr int kItemWarp = kLoaderWarps;   // brings the items and Q, ahead of the tiles
     static constexpr int kThreads = sm90_wide::kThreads;
     static constexpr int kScanThreads = 128 * kWarpgroups;   // that share out the work
+    static constexpr bool kRehearse = false;
     static constexpr bool kWarmUp = true;             // meanwhile the others fetch their instructions
     static constexpr int kQBuffers = kHeads <= 64 ? 2 : 1;
     static constexpr int kWeightStride = kHeads + 8;  // eight banks from one token's to the next

@@ -434,6 +434,12 @@ std::vector<Case> covering_cases() {
             "sm90_pair_h32/h32/d128/t17/b2/n600/p0/contiguous/pad0/gap0/codes/slack/nocheck/guard/s1156",
             "sm90_pair_h32/h32/d128/t12/b3/n1100/p256/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1157",
             "sm90_pair_h32/h32/d128/t9/b7/n700/p16/split-pool/pad16/gap3/special/bad-pages/check/tight/s1158",
+            // Four and five groups in turns of three tiles, of any number of tiles; three groups.
+            "sm90_pair_h64/h64/d128/t4/b5/n1300/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1159",
+            "sm90_pair_h64/h64/d128/t5/b40/n330/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1163",
+            "sm90_pair_h64/h64/d128/t3/b3/n1500/p32/split-pool/pad0/gap0/normal/ragged/nocheck/tight/s1164",
+            "sm90_pair_h32/h32/d128/t7/b3/n900/p64/block-split/pad0/gap0/special/ragged/check/guard/s1165",
+            "sm90_pair_h32/h32/d128/t10/b4/n1100/p48/split-pool/pad16/gap1/normal/lengths/nocheck/guard/s1166",
             // Four heads: a token's columns are half zeros; one to four groups of eight tokens, the last with gaps.
             "sm90_score_h4/h4/d128/t33/b1/n2600/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1140",
             "sm90_score_h4/h4/d128/t7/b3/n501/p16/split-pool/pad16/gap1/normal/ragged/check/guard/s1141",

@@ -126,7 +126,7 @@ SM90 = {
         ("a wait that acquires nothing", ("k_full[stage_at<T>(ring).index]",)):
             "a fourth group where there are three reads nothing of the tile",
         # The first two MMAs of a stretch: the fence before the first was behind the last access of both accumulators.
-        ("wgmma.fence is missing", ("multiply<T>(self, ring_b, b)",)):
+        ("wgmma.fence is missing", ("if (two) next(i, 1, b);",)):
             "no register of its MMA was accessed since the fence before",
         # The second tile of a pair, by number: source lines do not tell the tiles of an unrolled stretch apart. The
         # warp met behind its waits for both tiles and its reads of both k_scale and live words, before the first was
@@ -136,6 +136,13 @@ SM90 = {
     },
 }
 
+
+# All meet at named barriers, none at that of the CTA.
+NAMED_BARRIERS = [
+    Kind("threads do not meet at a named barrier", r"bar\.sync %r\d+, %r\d+;", "",
+         UNORDERED | BARRIER | UNDEFINED | {"missing-proxy-fence", "wgmma-by-warpgroup"}),
+    Kind("loading warps are not told where the share begins", r"bar\.arrive %r\d+, %r\d+;", "", STUCK),
+]
 
 SM90_PAIR = {
     "program": "check",
@@ -148,11 +155,12 @@ SM90_PAIR = {
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
     "few": 1,
     "mutants": HANDED_OVER + ITEM_BYTES + [
-        kind for kind in WGMMA if kind.what != "what a row sees is not said"] + [WARP_MEETS],
+        kind for kind in WGMMA if kind.what not in ("what a row sees is not said", "a CTA barrier is missing")] +
+        NAMED_BARRIERS + [WARP_MEETS],
     "equivalent": {
         **INITIALISATION,
         **LAST_ITEM_OF_PLAIN,
-        ("a wait that acquires nothing", ("                arrived<T>(shared, ring);",)):
+        ("a wait that acquires nothing", ("                arrived<T>(shared, stage_at<T>(ring));",)):
             "a warpgroup without a group reads nothing of the tile",
         # The second MMA of a stretch of four tiles, and of one: the fence before the first was behind the last access
         # of both accumulators. By number: source lines do not tell the tiles of an unrolled stretch apart.
@@ -205,9 +213,7 @@ SM90_DECODE = {
 # What sm90_wide and sm90_fast hand over beyond that.
 ITEMS = [
     WARP_MEETS,
-    Kind("threads do not meet at a named barrier", r"bar\.sync %r\d+, %r\d+;", "",
-         UNORDERED | BARRIER | UNDEFINED | {"missing-proxy-fence", "wgmma-by-warpgroup"}),
-    Kind("loading warps are not told where the share begins", r"bar\.arrive %r\d+, %r\d+;", "", STUCK),
+    *NAMED_BARRIERS,
     Kind("what an item is is not said", r"st\.shared\.v4\.u32[^;]*;", "", VALUE | UNDEFINED | STUCK, [0, -1]),
     Kind("where the share begins is not said", r"st\.shared\.v2\.u64[^;]*;", "", VALUE | UNDEFINED | STUCK, [0]),
     Kind("a warp's cost is not said", r"st\.shared\.u64[^;]*;", "", VALUE | UNDEFINED),
