@@ -46,10 +46,11 @@ void require_struct_size(const Struct& value, const char* type, const char* init
                                        ": this version expects " + std::to_string(sizeof(Struct)) + "; call " + init);
 }
 
-inline void require_range(const char* field, int64_t value, int64_t low, int64_t high) {
+// why: where the limit comes from, behind it.
+inline void require_range(const char* field, int64_t value, int64_t low, int64_t high, const char* why = "") {
     if (value < low || value > high)
         fail(LIDX_ERR_VALUE, equals(field, value) + ": must be " + std::to_string(low) +
-                                 (low < high ? " .. " + std::to_string(high) : ""));
+                                 (low < high ? " .. " + std::to_string(high) : "") + why);
 }
 
 inline void require_multiple(const char* field, int64_t value, int64_t step) {

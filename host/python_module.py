@@ -75,9 +75,12 @@ class _Struct(ctypes.Structure):
 
     def __setattr__(self, name: str, value: Any) -> None:
         limits = self._limits_.get(name)
-        if limits and not (type(value) is int and limits[0] <= value <= limits[1]) and hasattr(value, "__index__"):
-            value = _whole(value, limits, f"{{type(self).__name__}}.{{name}}")
-        ctypes.Structure.__setattr__(self, name, value)
+        try:
+            if limits and not (type(value) is int and limits[0] <= value <= limits[1]) and hasattr(value, "__index__"):
+                value = _whole(value, limits, f"{{type(self).__name__}}.{{name}}")
+            ctypes.Structure.__setattr__(self, name, value)
+        except TypeError as error:
+            raise TypeError(f"{{type(self).__name__}}.{{name}}: {{error}}") from None
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(ctypes.sizeof(self))
@@ -89,7 +92,7 @@ class _Struct(ctypes.Structure):
 
 
 class _Handle(ctypes.c_void_p):
-    """What the library made: to be given to its functions, and to the one that ends it."""
+    """What the library made: to be given to its functions, and to the one that ends it, behind which it is null."""
     context: Any   # a cache's alone: that it was made with, which has the text of its errors
 
     @classmethod
@@ -133,6 +136,16 @@ def _bind_status(name: str, *parameters: tuple[Any, ...]) -> Any:
 
     function = _bind(name, ctypes.c_int, *parameters)
     function.errcheck = check
+    return function
+
+
+def _bind_end(name: str, handle: tuple[Any, ...]) -> Any:
+    def forget(_: None, __: Any, arguments: tuple[Any, ...]) -> None:
+        if arguments[0] is not None:
+            arguments[0].value = None
+
+    function = _bind(name, None, handle)
+    function.errcheck = forget
     return function
 
 
@@ -247,7 +260,7 @@ class Reader:
     def function(self, c_type: str, star: str, name: str, parameters: str) -> Iterator[str]:
         if name.endswith("_init"):
             return   # a struct's constructor does it
-        bind = {"void": "_bind({}, None", "int32_t": "_bind({}, ctypes.c_int32", "const char": "_bind_text({}",
+        bind = {"void": "_bind_end({}", "int32_t": "_bind({}, ctypes.c_int32", "const char": "_bind_text({}",
                 "lidx_status": "_bind_status({}"}[c_type].format(repr(name))
         words = [] if parameters == "void" else [self.parameter(short(name), p) for p in parameters.split(",")]
         yield from ["", *textwrap.wrap(f"{c_type}{star}{name}({parameters.strip()})", 116, initial_indent="# ",

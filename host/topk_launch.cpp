@@ -82,10 +82,11 @@ void check_topk_desc(const lidx_topk_desc& desc) {
     require_range("sort", desc.sort, LIDX_SORT_POSITION, LIDX_SORT_SCORE);
     require_output_stride("index_stride", desc.index_stride, desc.k, "max_rows", desc.max_rows);
     require_output_stride("top_score_stride", desc.top_score_stride, desc.k, "max_rows", desc.max_rows);
-    require_range("page_size", desc.page_size, physical(desc) ? 1 : 0, physical(desc) ? kMaxInt32 : 0);
+    const char* why = physical(desc) ? " with LIDX_INDEX_PHYSICAL" : " without LIDX_INDEX_PHYSICAL";
+    require_range("page_size", desc.page_size, physical(desc) ? 1 : 0, physical(desc) ? kMaxInt32 : 0, why);
     require_range("reserved", desc.reserved, 0, 0);
     require_range("block_table_stride", desc.block_table_stride, physical(desc) ? 1 : 0,
-                  physical(desc) ? kMaxInt64 : 0);
+                  physical(desc) ? kMaxInt64 : 0, why);
     require_span("batch", desc.batch, "block_table_stride", desc.block_table_stride, sizeof(int32_t));
 }
 
@@ -221,7 +222,8 @@ void enqueue_merge(const lidx_context& context, const lidx_merge_args& args, CUs
     require_range("flags", args.flags, 0, 0);
     require_range("rows", args.rows, 0, kMaxInt32);
     require_range("shards", args.shards, 1, topk::kMaxMergeEntries);
-    require_range("k_in", args.k_in, 1, topk::kMaxMergeEntries / args.shards);
+    static_assert(topk::kMaxMergeEntries == 1 << 20);
+    require_range("k_in", args.k_in, 1, topk::kMaxMergeEntries / args.shards, " = 2^20 / shards");
     require_range("k", args.k, 1, topk::kMaxK);
     require_range("sort", args.sort, LIDX_SORT_POSITION, LIDX_SORT_SCORE);
     topk::MergeParams params = {};

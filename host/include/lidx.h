@@ -614,8 +614,9 @@ LIDX_API lidx_status lidx_topk_merge_enqueue(lidx_context *ctx, const lidx_merge
  * is outside its pool counts as one of score -inf. */
 typedef struct lidx_index_desc {
     size_t struct_size;            /* set by lidx_index_desc_init(), score's, too */
-    lidx_score_desc score;         /* score_stride 0, no LIDX_FLAG_FILL. LIDX_FLAG_PDL: each of the launches may overlap
-                                      the end of the one before it. bf16 scores halve the workspace, and round */
+    lidx_score_desc score;         /* score_stride 0, which lidx_supports() does not take: give it a copy that has one.
+                                      No LIDX_FLAG_FILL. LIDX_FLAG_PDL: each of the launches may overlap the end of the
+                                      one before it. bf16 scores halve the workspace, and round */
     int32_t k;                     /* from here on as lidx_topk_desc has them */
     int32_t forced_first;
     int32_t forced_last;

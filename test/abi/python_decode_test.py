@@ -151,6 +151,28 @@ class Decode(unittest.TestCase):
             lidx.score_enqueue(self.ctx, plan, lidx.score_args(), None)
         self.assertEqual(caught.exception.status, lidx.ERR_NULL)
 
+    def test_a_handle_that_was_ended_is_null(self):
+        desc = lidx.score_desc(batch=1, max_rows=1, max_tokens=1, heads=64, depth=128, max_keys=64, page_size=64,
+                               num_pages=1, k_page_stride=8192, k_scale_page_stride=256, block_table_stride=1,
+                               score_stride=64)
+        plan = lidx.plan_create(self.ctx, desc)
+        ctx = lidx.open()
+        pool = lidx.pool(k_base=self.d_pool.data_ptr(), k_scale_base=self.d_pool.data_ptr() + PAGE * DEPTH, depth=DEPTH,
+                         page_size=PAGE, num_pages=PAGES, k_page_stride=PAGE * 132, k_scale_page_stride=PAGE * 132)
+        cache = lidx.cache_create(ctx, lidx.cache_desc(pool=ctypes.pointer(pool)))
+        for handle, end in ((plan, lidx.plan_destroy), (cache, lidx.cache_destroy), (ctx, lidx.close)):
+            self.assertTrue(handle)
+            self.assertIsNone(end(handle))
+            self.assertFalse(handle)
+            end(handle)
+            end(None)
+        with self.assertRaisesRegex(lidx.Error, "lidx_score_enqueue: plan is null"):
+            lidx.score_enqueue(self.ctx, plan, lidx.score_args(), None)
+        with self.assertRaisesRegex(lidx.Error, "lidx_get_device_info: ctx is null"):
+            lidx.get_device_info(ctx)
+        with self.assertRaisesRegex(lidx.Error, "lidx_cache_length: cache is null"):
+            lidx.cache_length(cache, 1)
+
     def test_a_cache(self):
         pool = lidx.pool(k_base=self.d_pool.data_ptr(), k_scale_base=self.d_pool.data_ptr() + PAGE * DEPTH, depth=DEPTH,
                          page_size=PAGE, num_pages=PAGES, k_page_stride=PAGE * 132, k_scale_page_stride=PAGE * 132)

@@ -163,6 +163,11 @@ class Module(unittest.TestCase):
             lidx.cache_length(None, 1 << 63)
         with self.assertRaisesRegex(ctypes.ArgumentError, "stream = -1: must be 0 .. "):
             lidx.topk_merge_enqueue(None, lidx.merge_args(), -1)
+        for wrong in (2.5, "64", b"64"):
+            with self.assertRaisesRegex(TypeError, r"^score_desc\.heads: "):
+                lidx.score_desc(heads=wrong)
+        with self.assertRaisesRegex(TypeError, r"^config\.driver_path: bytes "):
+            lidx.config(driver_path="libptxemu.so")
 
     def test_a_handle_is_one_that_the_library_made(self):
         for wrong in (3, "plan", b"plan", lidx.context(), ctypes.c_void_p(3)):

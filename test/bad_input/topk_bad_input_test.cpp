@@ -125,7 +125,8 @@ TEST_CASE("topk: what is wrong is named") {
         {[](Call& c) { c.desc.index_stride = 511; }, LIDX_ERR_VALUE, "index_stride = 511: must be 512 .. "},
         {[](Call& c) { c.desc.top_score_stride = -1; }, LIDX_ERR_VALUE, "top_score_stride = -1"},
         {[](Call& c) { c.desc.page_size = 64; }, LIDX_ERR_VALUE, "page_size = 64: must be 0"},
-        {[](Call& c) { c.desc.index_kind = LIDX_INDEX_PHYSICAL; }, LIDX_ERR_VALUE, "page_size = 0: must be 1 .. "},
+        {[](Call& c) { c.desc.index_kind = LIDX_INDEX_PHYSICAL; }, LIDX_ERR_VALUE,
+         "page_size = 0: must be 1 .. 2147483647 with LIDX_INDEX_PHYSICAL"},
         {[](Call& c) { c.desc.index_kind = LIDX_INDEX_PHYSICAL, c.desc.page_size = 64; }, LIDX_ERR_VALUE,
          "block_table_stride = 0: must be 1 .. "},
         {[](Call& c) {
@@ -197,7 +198,7 @@ TEST_CASE("topk merge: what is wrong is named") {
         {[](Merge& c) { c.args.shards = 0; }, LIDX_ERR_VALUE, "shards = 0: must be 1 .. 1048576"},
         {[](Merge& c) { c.args.shards = INT_MAX; }, LIDX_ERR_VALUE, "shards = 2147483647: must be 1 .. 1048576"},
         {[](Merge& c) { c.args.k_in = 0; }, LIDX_ERR_VALUE, "k_in = 0: must be 1 .. 131072"},
-        {[](Merge& c) { c.args.k_in = 131073; }, LIDX_ERR_VALUE, "k_in = 131073: must be 1 .. 131072"},
+        {[](Merge& c) { c.args.k_in = 131073; }, LIDX_ERR_VALUE, "k_in = 131073: must be 1 .. 131072 = 2^20 / shards"},
         {[](Merge& c) { c.args.k = 0; }, LIDX_ERR_VALUE, "k = 0: must be 1 .. 4096"},
         {[](Merge& c) { c.args.k = 4097; }, LIDX_ERR_VALUE, "k = 4097"},
         {[](Merge& c) { c.args.sort = 2; }, LIDX_ERR_VALUE, "sort = 2"},

@@ -199,9 +199,15 @@ class Gen(Command):
         self.assertFalse(os.path.exists(self.path("a")))
         self.assertIn(" 10 keys", self.ok("gen", "--out", self.path("b"), "--keys", "010", "--seed", 2**64 - 1))
         self.refused(2, "lidx gen: --out is required\nRun lidx gen --help for more information.", "gen")
+        self.refused(2, "lidx gen: The following argument was not expected: --outt\n", "gen", "--outt", self.path("a"))
+        self.refused(2, "lidx gen: The following argument was not expected: --kyes\n", "gen", "--out", self.path("a"),
+                     "--kyes", 3)
+        self.refused(2, "lidx gen: --batch: one value is expected, not 2\n", "gen", "--out", self.path("a"),
+                     "--batch", 1, "--batch", 2)
         self.refused(2, "lidx gen: --batch: a value is missing, INT:1 to 65536", "gen", "--out", self.path("a"),
                      "--batch")
         self.refused(2, "there is no subcommand 'paint'; the subcommands are gen, score", "paint")
+        self.refused(2, "lidx: there is no option '--quiet'; the subcommands are gen, score", "--quiet")
         self.refused(2, "a subcommand is required; the subcommands are gen, score")
         self.refused(2, "9126666241 pages of --page 64 keys, expected at most 2147483647", "gen",
                      "--out", self.path("a"), "--batch", 65536, "--keys", 8388480)
@@ -226,6 +232,10 @@ class Gen(Command):
         self.assertIn("1 row of 1 index; ", self.ok("verify", *case, "--indices", indices))
         self.assertIn(": 1 of 1 key for each of 1 row on ",
                       self.ok("topk", "--scores", scores, "--out", indices, "--k", 1, "--device", DEVICE))
+        self.assertIn(": 1 of up to 1 key for each of 1 row by ",
+                      self.ok("index", *case, "--out", indices, "--k", 9, "--device", DEVICE))
+        self.assertIn(": 1 of 1 key for each of 1 row on ",
+                      self.ok("topk", "--scores", scores, "--out", indices, "--k", 9, "--device", DEVICE))
         self.assertRegex(self.ok("bench", "--list"), r"(?m)^ *decode-1x8k .* 1 request  x    1 token  x +8192 keys")
 
 
@@ -846,7 +856,8 @@ class VerifyIndices(Command):
             rows[0][3], rows[0][4] = rows[0][4], rows[0][3]
         for change, message in ((swap_best_for_worst, f"key {best} ("), (swap, "not by position"),
                                 (put(1, row[0]), "a second time"), (put(11, -1), "names no key"),
-                                (put(11, end), "names no key"), (put(0, -2 ** 31), "names no key")):
+                                (put(11, end), f"names no key that the row sees ({begin} .. {end - 1})\n"),
+                                (put(0, -2 ** 31), "names no key")):
             path = self.spoiled(indices, change)
             for others in ([], ["--scores", scores]):
                 said = self.verify(1, "VERIFICATION FAILED", "--in", self.case, "--indices", path, *others)
@@ -928,7 +939,8 @@ class VerifyIndices(Command):
                 DEVICE)
         slot = list(read_npy(self.path("i.npy"))[1])[0]
         write_npy(self.path("i.npy"), [1, 12], array.array("i", [slot] * 12))
-        self.verify(1, f"entry 2 is {slot}, which names no key", "--in", case, "--indices", self.path("i.npy"))
+        self.verify(1, f"entry 2 is {slot}, more often than the row sees keys of that name", "--in", case,
+                    "--indices", self.path("i.npy"))
 
     def test_bad_input(self):
         indices, scores = self.index("i.npy"), self.score(self.case)
@@ -1045,7 +1057,8 @@ class BadInput(Command):
         self.damaged("header length: 65535", "block_table.npy", header_length)
         self.damaged("unknown key", "context_lens.npy", rewrite(header="{'hello': 1}"))
         self.damaged("magic", "context_lens.npy", lambda path: shutil.copy(__file__, path))
-        self.damaged("shape", "k_cache.npy", rewrite(shape=[1, 1, 1, 132], values=array.array("B", [0] * 132)))
+        self.damaged(", 1, 132), with the page_size of case.json", "k_cache.npy",
+                     rewrite(shape=[1, 1, 1, 132], values=array.array("B", [0] * 132)))
 
     def test_inconsistent_values(self):
         def ints(values):
@@ -1054,7 +1067,8 @@ class BadInput(Command):
         self.damaged("entry 0: 1, expected 0", "cu_seqlens_q.npy", ints([1, 1, 2]))
         self.damaged("entry 2: 1, expected at least 2", "cu_seqlens_q.npy", ints([0, 2, 1]))
         self.damaged("last entry: 3, expected 2", "cu_seqlens_q.npy", ints([0, 1, 3]))
-        self.damaged("shape", "cu_seqlens_q.npy", ints([0, 2]))
+        self.damaged("cu_seqlens_q.npy: shape: (2,), expected (3,), one more than the requests of context_lens.npy",
+                     "cu_seqlens_q.npy", ints([0, 2]))
 
     def test_who_sees_what_is_checked(self):
         def field(name, value):

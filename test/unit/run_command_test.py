@@ -275,7 +275,11 @@ class Arguments(Command):
                 ({"n": {"scalar": 1, "type": "u33"}}, 'entry 3: type: "u33", expected one of u8,'),
                 ({"n": {"scalar": 1, "type": "u64"}}, "entry 3: 8 bytes, parameter 3 (n) has 4"),
                 ({"n": {"scalar": 1, "type": "u8"}}, "entry 3: 1 byte, parameter 3 (n) has 4"),
-                ({"n": {"scaler": 1, "type": "u32"}}, "entry 3: expected exactly one of buffer,"),
+                ({"n": {"scaler": 1, "type": "u32"}}, "struct; there is scaler, type"),
+                ({"n": {}}, "entry 3: expected exactly one of buffer, address, scalar, bytes, tensormap, struct; "
+                            "there is none"),
+                ({"x": {"buffer": {"shape": [4], "dtype": "f32", "fill": "rand"}}},
+                 'buffer: fill: "rand", expected a number as a scalar has it, "iota" or "random"'),
                 ({"n": {"scalar": 1, "type": "u32", "kind": 1}}, "unknown field 'kind', expected scalar, type"),
                 ({"tail": {"bytes": "123"}}, 'bytes: "123", expected pairs'),
                 ({"x": {"buffer": "nowhere.npy"}}, "nowhere.npy: cannot open it"),

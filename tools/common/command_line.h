@@ -57,7 +57,16 @@ inline bool report_arguments(const CLI::App& app, const CLI::ParseError& error) 
     std::string who = app.get_name(), what = error.what();
     if (!app.get_subcommands().empty()) {
         who += " " + app.get_subcommands()[0]->get_name();
-        // CLI11: "--k: 1 required INT:1 to 4096 missing"
+        // CLI11 misses what is required before it looks at what nobody asked for, such as that option misspelt, and
+        // lists the latter backwards.
+        const auto words = app.get_subcommands()[0]->remaining();
+        const auto code = static_cast<CLI::ExitCodes>(error.get_exit_code());
+        if (!words.empty() && (code == CLI::ExitCodes::RequiredError || code == CLI::ExitCodes::ExtrasError))
+            what = "The following argument was not expected: " + words[0];
+        // CLI11: "--k: At Most 1 required but received 2", "--k: 1 required INT:1 to 4096 missing"
+        const std::string most = ": At Most 1 required but received ";
+        if (const size_t at = what.find(most); at != std::string::npos)
+            what.replace(at, most.size(), ": one value is expected, not ");
         const std::string begin = ": 1 required ", end = " missing";
         if (const size_t at = what.find(begin); at != std::string::npos && what.ends_with(end))
             what.replace(at, std::string::npos,
@@ -68,7 +77,8 @@ inline bool report_arguments(const CLI::App& app, const CLI::ParseError& error) 
         for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
             list += (list.empty() ? "" : ", ") + command->get_name();
         const auto words = app.remaining();
-        what = (words.empty() ? "a subcommand is required" : "there is no subcommand '" + words[0] + "'") +
+        const std::string kind = !words.empty() && words[0].starts_with("-") ? "option" : "subcommand";
+        what = (words.empty() ? "a subcommand is required" : "there is no " + kind + " '" + words[0] + "'") +
                "; the subcommands are " + list;
     }
     std::fprintf(stderr, "%s: %s\nRun %s --help for more information.\n", who.c_str(), what.c_str(), who.c_str());

@@ -169,7 +169,8 @@ size_t element_bytes_of(const std::string& descr) {
 }
 
 // Reads up to the data, whose size it has checked.
-Header read_header(InputFile& file, uint64_t* data_bytes, std::string_view wanted, const Shape* expected) {
+Header read_header(InputFile& file, uint64_t* data_bytes, std::string_view wanted, const Shape* expected,
+                   std::string_view why) {
     const std::string& name = file.name();
     unsigned char start[12] = {};
     if (file.size_bytes() < 10)
@@ -210,7 +211,9 @@ Header read_header(InputFile& file, uint64_t* data_bytes, std::string_view wante
         bool fits = header.shape.size() == expected->size();
         for (size_t i = 0; fits && i < expected->size(); ++i)
             fits = (*expected)[i] == kAnySize || (*expected)[i] == header.shape[i];
-        if (!fits) bad_input(name + ": shape: " + shape_text(header.shape) + ", expected " + expected_text(*expected));
+        if (!fits)
+            bad_input(name + ": shape: " + shape_text(header.shape) + ", expected " + expected_text(*expected)
+                      + (why.empty() ? "" : ", ") + std::string(why));
     }
     *data_bytes = static_cast<uint64_t>(product(header.shape, element_bytes, name)) * element_bytes;
     if (file.size_bytes() - data_at != *data_bytes)
@@ -250,11 +253,11 @@ std::string shape_text(const Shape& shape) {
 }
 
 template <class T>
-Npy<T> read_npy(const std::filesystem::path& path, const Shape& expected) {
+Npy<T> read_npy(const std::filesystem::path& path, const Shape& expected, std::string_view why) {
     InputFile file(path);
     uint64_t data_bytes = 0;
     Npy<T> array;
-    array.shape = read_header(file, &data_bytes, kDescr<T>, &expected).shape;
+    array.shape = read_header(file, &data_bytes, kDescr<T>, &expected, why).shape;
     array.data.resize(static_cast<size_t>(data_bytes / sizeof(T)));
     file.read(array.data.data(), data_bytes);
     return array;
@@ -263,7 +266,7 @@ Npy<T> read_npy(const std::filesystem::path& path, const Shape& expected) {
 RawNpy read_raw_npy(const std::filesystem::path& path) {
     InputFile file(path);
     uint64_t data_bytes = 0;
-    Header header = read_header(file, &data_bytes, {}, nullptr);
+    Header header = read_header(file, &data_bytes, {}, nullptr, {});
     RawNpy array{header.descr, std::move(header.shape), std::vector<uint8_t>(static_cast<size_t>(data_bytes))};
     file.read(array.data.data(), data_bytes);
     return array;
@@ -278,9 +281,9 @@ void write_npy(const std::filesystem::path& path, const Shape& shape, std::span<
     write_array(path, kDescr<T>, shape, data.data(), data.size_bytes());
 }
 
-template Npy<uint8_t> read_npy<uint8_t>(const std::filesystem::path&, const Shape&);
-template Npy<int32_t> read_npy<int32_t>(const std::filesystem::path&, const Shape&);
-template Npy<float> read_npy<float>(const std::filesystem::path&, const Shape&);
+template Npy<uint8_t> read_npy<uint8_t>(const std::filesystem::path&, const Shape&, std::string_view);
+template Npy<int32_t> read_npy<int32_t>(const std::filesystem::path&, const Shape&, std::string_view);
+template Npy<float> read_npy<float>(const std::filesystem::path&, const Shape&, std::string_view);
 template void write_npy<uint8_t>(const std::filesystem::path&, const Shape&, std::span<const uint8_t>);
 template void write_npy<int32_t>(const std::filesystem::path&, const Shape&, std::span<const int32_t>);
 template void write_npy<float>(const std::filesystem::path&, const Shape&, std::span<const float>);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tool {
@@ -25,9 +26,10 @@ struct Npy {
 
 inline constexpr int64_t kAnySize = -1;
 
-// T: uint8_t, int32_t or float. `expected` has one entry per dimension, kAnySize where any will do.
+// T: uint8_t, int32_t or float. `expected` has one entry per dimension, kAnySize where any will do; `why`: where they
+// come from, for the message.
 template <class T>
-Npy<T> read_npy(const std::filesystem::path& path, const Shape& expected);
+Npy<T> read_npy(const std::filesystem::path& path, const Shape& expected, std::string_view why = {});
 
 // Writes the file whole, or throws and leaves none. The product of the shape must be data.size().
 template <class T>

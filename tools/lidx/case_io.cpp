@@ -157,6 +157,11 @@ T read_name(const nlohmann::json& json, const char* key, const char* const (&nam
     bad_input(json_path.string() + ": " + key + ": " + json_shown(*found) + ", expected " + expected);
 }
 
+// Where an array's shape comes from, for the message.
+constexpr const char* kRowsOfQ = "rows of q.npy";
+constexpr const char* kRequests = "first the requests of context_lens.npy";
+constexpr const char* kPageSize = "with the page_size of case.json";
+
 // Which rows are whose and who sees what.
 void read_sight(const nlohmann::json& json, const std::filesystem::path& dir, Case& c) {
     const auto json_path = dir / "case.json";
@@ -176,10 +181,10 @@ void read_sight(const nlohmann::json& json, const std::filesystem::path& dir, Ca
                     "entry " + std::to_string(i) + ": " + std::to_string(c.cu_seqlens_q[i])
                         + ", expected as many rows per request as in the first: row_map is fixed");
     if (c.visibility == Visibility::kRowLengths)
-        c.row_lengths = read_npy<int32_t>(dir / "row_lengths.npy", {c.rows}).data;
+        c.row_lengths = read_npy<int32_t>(dir / "row_lengths.npy", {c.rows}, kRowsOfQ).data;
     if (c.visibility == Visibility::kWindow) {
-        c.row_begin = read_npy<int32_t>(dir / "row_begin.npy", {c.rows}).data;
-        c.row_end = read_npy<int32_t>(dir / "row_end.npy", {c.rows}).data;
+        c.row_begin = read_npy<int32_t>(dir / "row_begin.npy", {c.rows}, kRowsOfQ).data;
+        c.row_end = read_npy<int32_t>(dir / "row_end.npy", {c.rows}, kRowsOfQ).data;
     }
 }
 
@@ -216,7 +221,7 @@ void read_queries(const std::filesystem::path& dir, Case& c) {
             "shape: " + shape_text(q.shape) + ", expected 1 to 128 heads");
     c.heads = static_cast<int32_t>(q.shape[1]);
     c.q = std::move(q.data);
-    c.q_scale = read_npy<float>(dir / "q_scale.npy", {c.rows, c.heads}).data;
+    c.q_scale = read_npy<float>(dir / "q_scale.npy", {c.rows, c.heads}, "rows and heads of q.npy").data;
 }
 
 // Which rows are whose.
@@ -228,7 +233,8 @@ void read_requests(const std::filesystem::path& dir, Case& c) {
     c.context_lens = std::move(lens.data);
 
     const auto cu_path = dir / "cu_seqlens_q.npy";
-    c.cu_seqlens_q = read_npy<int32_t>(cu_path, {c.batch + int64_t{1}}).data;
+    c.cu_seqlens_q =
+        read_npy<int32_t>(cu_path, {c.batch + int64_t{1}}, "one more than the requests of context_lens.npy").data;
     require(c.cu_seqlens_q[0] == 0, cu_path, "entry 0: " + std::to_string(c.cu_seqlens_q[0]) + ", expected 0");
     for (size_t i = 1; i < c.cu_seqlens_q.size(); ++i)
         require(c.cu_seqlens_q[i] >= c.cu_seqlens_q[i - 1], cu_path,
@@ -242,13 +248,14 @@ void read_requests(const std::filesystem::path& dir, Case& c) {
 void read_keys(const nlohmann::json& json, const std::filesystem::path& dir, Case& c) {
     const auto json_path = dir / "case.json";
     if (c.contiguous()) {
-        auto k = read_npy<uint8_t>(dir / "k.npy", {c.batch, kAnySize, kDepth});
+        auto k = read_npy<uint8_t>(dir / "k.npy", {c.batch, kAnySize, kDepth}, kRequests);
         c.num_pages = c.batch;
         c.page_slots = k.shape[1];
         require(c.page_slots <= kInt32Max, dir / "k.npy",
                 "shape: " + shape_text(k.shape) + ", expected at most 2147483647 keys");
         c.k = std::move(k.data);
-        c.k_scale = read_npy<float>(dir / "k_scale.npy", {c.num_pages, c.page_slots}).data;
+        c.k_scale =
+            read_npy<float>(dir / "k_scale.npy", {c.num_pages, c.page_slots}, "requests and keys of k.npy").data;
         return;
     }
 
@@ -256,20 +263,21 @@ void read_keys(const nlohmann::json& json, const std::filesystem::path& dir, Cas
     require(page.is_number_integer() && page >= 1 && page <= kMaxPageSize, json_path,
             "page_size: " + json_shown(page) + ", expected 1 to 65536");
     c.page_slots = page.get<int64_t>();
-    auto table = read_npy<int32_t>(dir / "block_table.npy", {c.batch, kAnySize});
+    auto table = read_npy<int32_t>(dir / "block_table.npy", {c.batch, kAnySize}, kRequests);
     c.max_pages = table.shape[1];
     require(c.max_pages <= kInt32Max, dir / "block_table.npy",
             "shape: " + shape_text(table.shape) + ", expected at most 2147483647 pages");
     c.block_table = std::move(table.data);
     if (c.block_split()) {
-        auto k = read_npy<uint8_t>(dir / "k_cache.npy", {kAnySize, c.page_slots, 1, kPackedKeyBytes});
+        auto k = read_npy<uint8_t>(dir / "k_cache.npy", {kAnySize, c.page_slots, 1, kPackedKeyBytes}, kPageSize);
         c.num_pages = k.shape[0];
         c.k = std::move(k.data);
     } else {
-        auto k = read_npy<uint8_t>(dir / "k_pages.npy", {kAnySize, c.page_slots, kDepth});
+        auto k = read_npy<uint8_t>(dir / "k_pages.npy", {kAnySize, c.page_slots, kDepth}, kPageSize);
         c.num_pages = k.shape[0];
         c.k = std::move(k.data);
-        c.k_scale = read_npy<float>(dir / "k_scales.npy", {c.num_pages, c.page_slots}).data;
+        c.k_scale =
+            read_npy<float>(dir / "k_scales.npy", {c.num_pages, c.page_slots}, "pages and keys of k_pages.npy").data;
     }
 }
 

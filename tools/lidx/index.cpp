@@ -2,6 +2,7 @@
 // lidx index: each row's k best keys of a case, scored and selected in one call, on a GPU or on the emulator.
 #include <lidx.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <memory>
@@ -106,8 +107,9 @@ int run_index(const IndexOptions& options) {
     const Chosen chosen = choose(*machine.machine, c, desc, plan.get(), info, offsets);
 
     files.write(c.rows, options.k, chosen, summary_of(options, c, info, machine));
-    std::printf("%s: %d of up to %s for each of %s by %s in %s on %s\n", options.out.c_str(), options.k,
-                counted(c.longest(), "key").c_str(), counted(c.rows, "row").c_str(), info.symbol,
+    std::printf("%s: %d of up to %s for each of %s by %s in %s on %s\n", options.out.c_str(),
+                static_cast<int>(std::min<int64_t>(options.k, c.longest())), counted(c.longest(), "key").c_str(),
+                counted(c.rows, "row").c_str(), info.symbol,
                 counted(info.windows, "window").c_str(), machine.name().c_str());
     return kDone;
 }

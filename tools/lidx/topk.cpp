@@ -2,6 +2,7 @@
 // lidx topk: each row's k largest scores through the public API, on a GPU or on the emulator.
 #include <lidx.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <memory>
@@ -81,7 +82,8 @@ int run_topk(const TopkOptions& options) {
     files.write(matrix.rows, options.k, chosen, summary);
     if (matrix.rows == 0) std::printf("%s: 0 rows, nothing to do\n", options.out.c_str());
     else
-        std::printf("%s: %d of %s for each of %s on %s\n", options.out.c_str(), options.k,
+        std::printf("%s: %d of %s for each of %s on %s\n", options.out.c_str(),
+                    static_cast<int>(std::min<int64_t>(options.k, matrix.keys)),
                     counted(matrix.keys, "key").c_str(), counted(matrix.rows, "row").c_str(), device);
     return kDone;
 }

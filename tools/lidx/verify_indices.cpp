@@ -138,9 +138,10 @@ class RowCheck {
                 continue;
             }
             const int64_t key = order[i];
-            if (key < 0)
+            if (key < 0 && seen(entries[i], keys_of).empty())
                 return here + ", which names no key that the row sees (" + std::to_string(keys_.begin) + " .. " +
-                       std::to_string(keys_.end - 1) + "), or one a second time";
+                       std::to_string(keys_.end - 1) + ")";
+            if (key < 0) return here + ", more often than the row sees keys of that name";
             if (chosen_[at(key)]) return here + ", key " + std::to_string(key) + " a second time";
             chosen_[at(key)] = true;
         }
@@ -157,23 +158,24 @@ class RowCheck {
         if (forced(a) != forced(b)) return forced(a);
         return !forced(a) && rank_a != rank_b ? rank_a > rank_b : a < b;
     }
+    // The keys of a name that the row sees.
+    std::vector<int64_t> seen(int32_t name, const KeysOf& keys_of) const {
+        std::vector<int64_t> of_name = keys_of(name);
+        std::erase_if(of_name, [&](int64_t key) { return key < keys_.begin || key >= keys_.end; });
+        return of_name;
+    }
     // The keys that entries name, -1: none. Where a block table has a page twice, a name is that of several keys of one
     // score: as often as it stands, for the best of them, and in the order that is asked for.
     std::vector<int64_t> named(std::span<const int32_t> entries, const KeysOf& keys_of) const {
         std::vector<int64_t> keys(entries.size(), -1);
         std::map<int32_t, std::vector<size_t>> places;   // of names that several keys have
-        const auto seen = [&](int32_t name) {
-            std::vector<int64_t> of_name = keys_of(name);
-            std::erase_if(of_name, [&](int64_t key) { return key < keys_.begin || key >= keys_.end; });
-            return of_name;
-        };
         for (size_t i = 0; i < entries.size(); ++i) {
-            const std::vector<int64_t> of_name = seen(entries[i]);
+            const std::vector<int64_t> of_name = seen(entries[i], keys_of);
             if (of_name.size() == 1) keys[i] = of_name[0];
             else if (of_name.size() > 1) places[entries[i]].push_back(i);
         }
         for (const auto& [name, at_entries] : places) {
-            std::vector<int64_t> of_name = seen(name);
+            std::vector<int64_t> of_name = seen(name, keys_of);
             std::sort(of_name.begin(), of_name.end(), [&](int64_t a, int64_t b) {
                 return better(a, b, keys_.span(a).high, keys_.span(b).high);
             });

@@ -262,6 +262,10 @@ void ArgumentList::fill(const Place& at, const json& what, Buffer& buffer) {
     const json& value = what["fill"];
     if (buffer.bytes > kMaxFilledBytes) (at / "fill").fail("more than 4 GiB; leave it out for large buffers");
     const bool random = value == "random", iota = value == "iota";
+    const bool number = !value.is_string() || value == "nan" || value == "inf" || value == "-inf" ||
+                        value.get_ref<const std::string&>().starts_with("0x");
+    if (!number && !random && !iota)
+        (at / "fill").fail(shown(value) + ", expected a number as a scalar has it, \"iota\" or \"random\"");
     if (what.contains("seed") && !random) at.fail("a seed belongs to \"fill\": \"random\"");
     buffer.filled = true;
     buffer.data.resize(buffer.bytes);
@@ -284,7 +288,12 @@ void ArgumentList::collect(const Place& at, const json& entry, const std::string
     static constexpr const char* kKinds[] = {"buffer", "address", "scalar", "bytes", "tensormap", "struct"};
     int kinds = 0;
     for (const char* kind : kKinds) kinds += entry.contains(kind);
-    if (kinds != 1) at.fail("expected exactly one of buffer, address, scalar, bytes, tensormap, struct");
+    if (kinds != 1) {
+        std::string there;
+        for (const auto& [name, value] : entry.items()) there += (there.empty() ? "" : ", ") + name;
+        at.fail("expected exactly one of buffer, address, scalar, bytes, tensormap, struct; there " +
+                (there.empty() ? "is none" : "is " + there));
+    }
     if (entry.contains("struct")) {
         const json& members = entry["struct"];
         if (!members.is_array()) (at / "struct").fail(shown(members) + ", expected an array of entries");
