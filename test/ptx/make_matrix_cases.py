@@ -6,6 +6,7 @@ The models here know the manual's layouts and the tensor cores' fixed-window ari
 integers; they know nothing of the emulator. Every run writes the same bytes.
 """
 
+import functools
 import pathlib
 import random
 import struct
@@ -22,6 +23,7 @@ LAYOUT = 'manual, layout formulas'
 # ---- numbers: value = mantissa * 2^exponent, and the raw exponent that the window looks at ----
 
 
+@functools.cache
 def parts(code, fmt):
     """(signed mantissa, exponent of its unit, raw exponent), or 'nan', '+inf', '-inf'."""
     v = fmt.value(code)
