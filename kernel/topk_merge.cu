@@ -73,8 +73,10 @@ __device__ __forceinline__ uint64_t sort_number(SortBy sort_by, uint32_t positio
     return uint64_t{~fast_key(score)} << 32 | position << 1 | static_cast<uint32_t>(score == kNegativeZero);
 }
 // Of entries that tie in score and position some may be left out, whichever: what they differ in must not show.
-__device__ __forceinline__ uint32_t shown_score(const Threshold& place, uint32_t position, uint32_t score) {
-    return place.ties > 0 && position == ~place.key ? score_bits(fast_key(score)) : score;
+__device__ __forceinline__ uint32_t shown_score(uint32_t threshold, const Threshold& place, uint32_t position,
+                                                uint32_t score) {
+    const bool ties = held_key<Fp32>(__uint_as_float(score)) == threshold && position == ~place.key;
+    return place.ties > 0 && ties ? score_bits(fast_key(score)) : score;
 }
 struct Chosen {
     uint32_t position, score;
@@ -136,9 +138,10 @@ __device__ __forceinline__ uint32_t load_sample(const MergeParams& p, int64_t ro
 }
 
 // The entries with a bit in `chosen` -> the list, in no particular order; then the numbers to sort, in its stead.
-// place: the threshold of positions.
-__device__ __forceinline__ void keep_entries(const MergeParams& p, int64_t row, uint32_t chosen, const Threshold& place,
-                                             int32_t count, const Thread& self, MergeLayout& shared) {
+// threshold, place: that of scores, and of positions.
+__device__ __forceinline__ void keep_entries(const MergeParams& p, int64_t row, uint32_t chosen, uint32_t threshold,
+                                             const Threshold& place, int32_t count, const Thread& self,
+                                             MergeLayout& shared) {
     const ptx::SharedAddr list = ptx::cvta_to_shared(shared.list);
     const auto mine = static_cast<uint32_t>(__popc(chosen));
     const uint32_t inclusive = warp_inclusive_sum(mine, self.lane());
@@ -168,7 +171,7 @@ __device__ __forceinline__ void keep_entries(const MergeParams& p, int64_t row, 
     for (int j = 0; j < kEach; ++j) {
         if (number_of(j) >= count) break;
         ptx::st_shared_u64(list + number_of(j) * 8,
-                           sort_number(p.sort_by, position[j], shown_score(place, position[j], score[j])));
+                           sort_number(p.sort_by, position[j], shown_score(threshold, place, position[j], score[j])));
     }
 }
 
@@ -211,7 +214,7 @@ __device__ __forceinline__ void keep_held(const MergeParams& p, int64_t row, con
         for (int i = 0; i < kKeysPerThread; ++i)
             if (keys[i] > place.key || (keys[i] == place.key && is_next(place, shared))) chosen |= 1u << i;
     }
-    keep_entries(p, row, chosen, place, count, self, shared);
+    keep_entries(p, row, chosen, score.key, place, count, self, shared);
 }
 
 __device__ __forceinline__ void keep_listed(const MergeParams& p, int64_t row, const Rounds<0>& rounds, bool search,
@@ -239,7 +242,7 @@ __device__ __forceinline__ void keep_listed(const MergeParams& p, int64_t row, c
         const uint32_t at = ptx::atom_shared_add_u32(ptx::cvta_to_shared(&shared.stored), 1);
         if (at < kMaxK)
             ptx::st_shared_u64(ptx::cvta_to_shared(shared.list) + at * 8,
-                               sort_number(p.sort_by, position, shown_score(place, position, bits)));
+                               sort_number(p.sort_by, position, shown_score(score.key, place, position, bits)));
     });
 }
 

@@ -373,6 +373,9 @@ TEST_CASE("topk merge: what entries of one position differ in does not show wher
         // The same position with another score.
         {{{7, 3}, {-0.0f, 3}, {0.0f, 3}, {8, 2}, {-1, 3}, {-1, 1}, {-2, 3}, {-0.0f, 9}}, 3, {{8, 2}, {7, 3}, {0.0f, 3}},
          {{8, 2}, {0.0f, 3}, {7, 3}}},
+        // Left out are others of its position: a zero that they do not tie with keeps its sign.
+        {{{5, 1}, {-0.0f, 3}, {-1, 3}, {-1, 3}, {-1, 3}, {-2, 3}, {-3, 0}, {9, -1}}, 3, {{5, 1}, {-0.0f, 3}, {-1, 3}},
+         {{5, 1}, {-0.0f, 3}, {-1, 3}}},
         {{{1, 6}, {nan(0x7fc00001), 2}, {nan(0xffc00002), 2}, {nan(0x7f800003), 2}, {nan(0xff800001), 2},
           {nan(0x7fffffff), 7}, {-kInf, 4}, {kInf, -9}}, 4, {{1, 6}, {-kInf, 4}, {kNan, 2}, {kNan, 2}},
          {{kNan, 2}, {kNan, 2}, {-kInf, 4}, {1, 6}}},
