@@ -16,7 +16,7 @@
 //     score = k_scale * ((p[0] + p[1]) + (p[2] + p[3]))
 //
 // Pipeline: time runs down. Two accumulator sets a warpgroup, so that one multiplies while the other is reduced; it
-// drains every 16 or 8 tiles, because ptxas serialises wgmma that are in flight across a loop's back edge (C7514).
+// drains after 16 tiles or fewer, because ptxas serialises wgmma that are in flight across a loop's back edge (C7514).
 //
 //     warps 16-19 (tile n: warp n % 4)   warpgroups 0-3
 //     Q block 0, weights -> buffer 0     .

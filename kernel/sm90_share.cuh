@@ -118,8 +118,9 @@ struct Segment {
         return begin < end && cost >= before && cost < before + own;
     }
 };
-// Named barriers: T::kWarmUp, of the threads that share out, and theirs with the loading warp that brings items, those
-// that bring the first tiles, and the one that does not. sm90_fast has 1 to 3, all have 0.
+// Named barriers: of the threads that share out; T::kWarmUp, theirs with the loading warp that brings items, those that
+// bring the first tiles, and the one that does not; T::kRehearse, the last with all loading warps. sm90_score has 1,
+// sm90_fast 1 to 3, all have 0.
 inline constexpr uint32_t kScanBarrier = 4, kItemBarrier = 5, kTileBarrier = 6, kWalkBarrier = 7;
 
 // T::kWarmUp: the warps that load a share's first tiles, all but one of the tiles' warps.
@@ -186,8 +187,7 @@ __device__ __forceinline__ void find_block_start(const ScoreParams& p, typename 
 }
 
 // T::kScanThreads threads; behind the barrier at its end, in which all who read it must take part, shared.start holds.
-// A thread sums a segment of the requests, or the blocks that begin in a segment of the launch's
-// rows.
+// A thread sums a segment of the requests, or the blocks that begin in a segment of the launch's rows.
 template <class T>
 __device__ __forceinline__ void find_start(const ScoreParams& p, typename T::Shared& shared, uint32_t thread) {
     const bool differ = blocks_differ<T>(p);

@@ -424,6 +424,8 @@ std::vector<Case> covering_cases() {
             "sm90_score_h32_plain/h32/d128/t5/b3/n1100/p128/block-split/pad0/gap0/normal/bad-pages/check/guard/s1114",
             "sm90_score_h32_plain/h32/d128/t17/b2/n2600/p0/contiguous/pad0/gap0/codes/slack/nocheck/guard/s1115",
             "sm90_score_h32_plain/h32/d128/t6/b40/n300/p48/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1116",
+            // Four groups in rounds of eight tiles, items that begin anywhere in one, behind a rehearsal.
+            "sm90_score_h64_plain/h64/d128/t4/b34/n900/p64/block-split/pad0/gap0/lattice/ragged/nocheck/tight/s1117",
             // Up to six groups for three warpgroups: one to six, an odd token of 32 heads, chunks of keys under two
             // blocks, items whose groups change, more requests than threads.
             "sm90_pair_h64/h64/d128/t9/b1/n2600/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1151",
@@ -434,7 +436,7 @@ std::vector<Case> covering_cases() {
             "sm90_pair_h32/h32/d128/t17/b2/n600/p0/contiguous/pad0/gap0/codes/slack/nocheck/guard/s1156",
             "sm90_pair_h32/h32/d128/t12/b3/n1100/p256/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1157",
             "sm90_pair_h32/h32/d128/t9/b7/n700/p16/split-pool/pad16/gap3/special/bad-pages/check/tight/s1158",
-            // Four and five groups in turns of three tiles, of any number of tiles; three groups.
+            // Four and five groups, of any number of tiles: warpgroups of one group beside those of two; three groups.
             "sm90_pair_h64/h64/d128/t4/b5/n1300/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1159",
             "sm90_pair_h64/h64/d128/t5/b40/n330/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1163",
             "sm90_pair_h64/h64/d128/t3/b3/n1500/p32/split-pool/pad0/gap0/normal/ragged/nocheck/tight/s1164",
