@@ -73,6 +73,7 @@ lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits&
         fail(LIDX_ERR_VALUE, equals_bits("score.flags", score.flags) +
                                  " has LIDX_FLAG_FILL: no scores are given out whose dead columns could be filled");
     require_range("score.score_stride", score.score_stride, 0, 0);
+    require_range("score.reserved", score.reserved, 0, 0);
     require_range("reserved", desc.reserved, 0, 0);
     require_range("score.score_type", score.score_type, LIDX_FP32, LIDX_BF16);
     const int64_t unit = float_bytes(score.score_type);
@@ -80,7 +81,8 @@ lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits&
                                                                   score.score_columns != 0
                                                               ? 0
                                                               : score.max_keys);
-    require_range("score.max_keys", columns, 0, kMaxKeys);
+    require_range("score.max_keys", score.max_keys, 0, kMaxKeys);
+    require_range("score.score_columns", score.score_columns, 0, kMaxKeys);
     score.score_stride = round_up(std::max<int64_t>(columns, 1) * unit, kLineBytes) / unit;
 
     lidx_index_plan plan;
