@@ -424,8 +424,10 @@ std::vector<Case> covering_cases() {
             "sm90_score_h32_plain/h32/d128/t5/b3/n1100/p128/block-split/pad0/gap0/normal/bad-pages/check/guard/s1114",
             "sm90_score_h32_plain/h32/d128/t17/b2/n2600/p0/contiguous/pad0/gap0/codes/slack/nocheck/guard/s1115",
             "sm90_score_h32_plain/h32/d128/t6/b40/n300/p48/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s1116",
-            // Four groups in rounds of eight tiles, items that begin anywhere in one, behind a rehearsal.
-            "sm90_score_h64_plain/h64/d128/t4/b34/n900/p64/block-split/pad0/gap0/lattice/ragged/nocheck/tight/s1117",
+            // Few CTAs, so that shares have many tiles: four groups in rounds of eight, from items that begin anywhere
+            // in one, behind a rehearsal and without.
+            "sm90_score_h64_plain/h64/d128/t4/b34/n900/p64/block-split/pad0/gap0/codes/ragged/nocheck/tight/s1117/sms3",
+            "sm90_score_h64_plain/h64/d128/t3/b5/n1500/p0/contiguous/pad0/gap0/normal/ragged/nocheck/tight/s1118/sms2",
             // Up to six groups for three warpgroups: one to six, an odd token of 32 heads, chunks of keys under two
             // blocks, items whose groups change, more requests than threads.
             "sm90_pair_h64/h64/d128/t9/b1/n2600/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1151",
@@ -442,6 +444,7 @@ std::vector<Case> covering_cases() {
             "sm90_pair_h64/h64/d128/t3/b3/n1500/p32/split-pool/pad0/gap0/normal/ragged/nocheck/tight/s1164",
             "sm90_pair_h32/h32/d128/t7/b3/n900/p64/block-split/pad0/gap0/special/ragged/check/guard/s1165",
             "sm90_pair_h32/h32/d128/t10/b4/n1100/p48/split-pool/pad16/gap1/normal/lengths/nocheck/guard/s1166",
+            "sm90_pair_h64/h64/d128/t6/b35/n600/p64/block-split/pad0/gap0/lattice/ragged/nocheck/tight/s1167/sms3",
             // Four heads: a token's columns are half zeros; one to four groups of eight tokens, the last with gaps.
             "sm90_score_h4/h4/d128/t33/b1/n2600/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1140",
             "sm90_score_h4/h4/d128/t7/b3/n501/p16/split-pool/pad16/gap1/normal/ragged/check/guard/s1141",
