@@ -128,6 +128,22 @@ class Decode(unittest.TestCase):
         cuda("cuGraphExecDestroy", replay)
         cuda("cuGraphDestroy", graph)
 
+    def test_the_merge_of_the_document(self):
+        rng, shards, length = random.Random(6), 3, 200
+        whole = [[float(rng.randint(-20, 20)) for _ in range(shards * length)] for _ in range(ROWS)]   # ties
+        scores, positions = [], []
+        for shard in range(shards):
+            for row in whole:
+                best = sorted(range(shard * length, (shard + 1) * length), key=lambda at: (-row[at], at))[:K]
+                rng.shuffle(best)
+                positions += best
+                scores += [row[at] for at in best]
+        d_scores, d_positions = Memory(struct.pack(f"<{len(scores)}f", *scores)), Memory(int32(positions))
+        indices = Memory(int32([CANARY] * (ROWS * K)))
+        decode_indexer.merge_shards(self.ctx, d_scores, d_positions, shards, ROWS, K, indices, None)
+        self.assertEqual(indices.read("i"), [at for row in whole for at in
+                                             sorted(range(shards * length), key=lambda at: (-row[at], at))[:K]])
+
     def test_a_context_of_a_device_by_its_number(self):
         ctx = lidx.open(lidx.config(device=0))
         self.addCleanup(lidx.close, ctx)

@@ -281,7 +281,9 @@ class Refusals(Bench):
                 ("No space left", "--workload", "smoke", "--json", "/dev/full"),
                 ("No space left", "--workload", "smoke", "--csv", "/dev/full"),
                 ("No space left", "--workload", "smoke", "--plot", "/dev/full"),
-                ("--plot: no such directory: /none", "--workload", "smoke", "--plot", "/none/bench.svg")):
+                ("--plot: no such directory: /none", "--workload", "smoke", "--plot", "/none/bench.svg"),
+                ("what is written is a .svg file, the name ends in .png", "--workload", "smoke", "--plot",
+                 self.path("bench.png"))):
             self.refused(message, *arguments)
 
     def test_saved_results(self):

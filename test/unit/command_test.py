@@ -445,6 +445,8 @@ class EndToEnd(Command):
             self.refused(2, "is a file of the case", "heatmap", "--in", case, "--scores", scores, "--out",
                          os.path.join(case, name))
         self.refused(2, "is an input", "heatmap", "--in", case, "--scores", scores, "--out", scores)
+        self.refused(2, "a.jpg: what is written is a .png file, the name ends in .jpg", "heatmap", "--in", case,
+                     "--scores", scores, "--out", self.path("a.jpg"))
         # One large score everywhere: the range of colours must not collapse to nothing.
         shape, values = read_npy(scores)
         write_npy(scores, shape, array.array("f", [3e38] * len(values)))

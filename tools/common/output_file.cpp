@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -149,6 +150,15 @@ void require_outputs(const std::vector<Output>& outputs, const std::vector<std::
         const std::string why = obstacle(path);
         if (!why.empty()) bad_input(option + ": " + why);
     }
+}
+
+void require_ending(const Output& output, const std::string& ending) {
+    const std::string own = output.path.extension().string();
+    std::string small = own;
+    for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (!own.empty() && small != ending)
+        bad_input(output.option + ": " + output.path.string() + ": what is written is a " + ending +
+                  " file, the name ends in " + own);
 }
 
 void require_output_folder(const std::string& option, const std::filesystem::path& path) {

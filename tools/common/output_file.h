@@ -48,6 +48,8 @@ struct Output {
 // names an input or another output (writing it would destroy what was just read or written), is a folder, or cannot be
 // written: a missing folder, a lack of permission. Writes and opens nothing.
 void require_outputs(const std::vector<Output>& outputs, const std::vector<std::filesystem::path>& inputs);
+// Throws Failure(kBadInputCode) if the name ends like a file of another kind; a name without an ending will do.
+void require_ending(const Output& output, const std::string& ending);
 // The same of a folder that files will be written into, and that is made if it is missing, with those above it.
 void require_output_folder(const std::string& option, const std::filesystem::path& path);
 

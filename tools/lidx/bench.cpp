@@ -307,6 +307,7 @@ int run_bench(const BenchOptions& options) {
     for (const std::filesystem::path& input : {std::filesystem::path(options.cublaslt), options.from})
         if (!input.empty()) inputs.push_back(input);
     require_outputs(outputs, {}, inputs);
+    require_ending({"--plot", options.plot}, ".svg");
     Reports reports;
     reports.open(options.json, json_report);
     reports.open(options.csv, csv_report);

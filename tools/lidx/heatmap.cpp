@@ -209,6 +209,7 @@ void draw_legend(const Plot& p, Picture& picture) {
 
 int run_heatmap(const HeatmapOptions& options) {
     require_outputs({{"--out", options.out}}, options.in, {options.scores, sidecar_path(options.scores)});
+    tool::require_ending({"--out", options.out}, ".png");
     const Case c = read_case(options.in);
     const int64_t longest = c.longest();
     const Npy<float> scores = read_npy<float>(options.scores, {c.rows, longest});
