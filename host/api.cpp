@@ -34,7 +34,7 @@ lidx_status lidx_open(const lidx_config* config, lidx_context** out) {
         lidx_config defaults;
         init(&defaults, "config");
         defaults.device = -1;
-        if (config != nullptr) require_struct(config, "config", "lidx_config");
+        if (config != nullptr) require_struct(config, "config", "lidx_config", "lidx_config_init");
         *out = lidx::open_context(config != nullptr ? *config : defaults).release();
     });
 }

@@ -22,7 +22,7 @@ lidx_status lidx_index_desc_init(lidx_index_desc* desc) {
 lidx_status lidx_index_plan_create(lidx_context* ctx, const lidx_index_desc* desc, lidx_index_plan** out) {
     return guarded(ctx, __func__, [&] {
         require(ctx, "ctx");
-        require_struct(desc, "desc", "lidx_index_desc");
+        require_struct(desc, "desc", "lidx_index_desc", "lidx_index_desc_init");
         require(out, "out");
         *out = std::make_unique<lidx_index_plan>(lidx::make_index_plan(*desc, ctx->limits)).release();
     });
@@ -53,7 +53,7 @@ lidx_status lidx_index_enqueue(lidx_context* ctx, const lidx_index_plan* plan, c
     return guarded(ctx, __func__, [&] {
         require(ctx, "ctx");
         require(plan, "plan");
-        require_struct(args, "args", "lidx_index_args");
+        require_struct(args, "args", "lidx_index_args", "lidx_index_args_init");
         lidx::enqueue_index(*ctx, *plan, *args, static_cast<CUstream>(stream));
     });
 }

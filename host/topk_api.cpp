@@ -45,7 +45,7 @@ lidx_status lidx_merge_args_init(lidx_merge_args* args) {
 lidx_status lidx_topk_merge_enqueue(lidx_context* ctx, const lidx_merge_args* args, void* stream) {
     return guarded(ctx, __func__, [&] {
         require(ctx, "ctx");
-        require_struct(args, "args", "lidx_merge_args");
+        require_struct(args, "args", "lidx_merge_args", "lidx_merge_args_init");
         lidx::enqueue_merge(*ctx, *args, static_cast<CUstream>(stream));
     });
 }

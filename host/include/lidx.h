@@ -516,11 +516,11 @@ typedef enum lidx_sort {
     LIDX_SORT_SCORE = 1          /* in the order of preference */
 } lidx_sort;
 
-/* For every row the k keys that come first in the order of preference: forced keys, then the higher score, then the
- * smaller position; -0 equals +0, +inf is the highest score, NaN is below -inf. Exact and deterministic: a row's result
- * is the same alone, in any batch and on every replay. A row that sees k keys or fewer gets all of them. Limits:
- * k 1 .. 4096, and those of lidx_score_desc for the fields that it shares. The first fields say, as there, whose a row
- * is and which keys it sees. */
+/* For every row the k keys that come first in the order of preference: forced keys, these by position, then the higher
+ * score, then the smaller position; -0 equals +0, +inf is the highest score, NaN is below -inf. Exact and
+ * deterministic: a row's result is the same alone, in any batch and on every replay. A row that sees k keys or fewer
+ * gets all of them. Limits: k 1 .. 4096, and those of lidx_score_desc for the fields that it shares. The first fields
+ * say, as there, whose a row is and which keys it sees. */
 typedef struct lidx_topk_desc {
     size_t struct_size;            /* set by lidx_topk_desc_init() */
     uint32_t flags;                /* LIDX_FLAG_CAUSAL, LIDX_FLAG_RELATIVE_COLUMNS, LIDX_FLAG_PDL */

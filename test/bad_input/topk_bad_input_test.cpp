@@ -192,7 +192,7 @@ TEST_CASE("topk merge: what is wrong is named") {
         lidx_status status;
         const char* part;
     } rows[] = {
-        {[](Merge& c) { c.args.struct_size = 8; }, LIDX_ERR_STRUCT_SIZE, "lidx_merge_args.struct_size = 8"},
+        {[](Merge& c) { c.args.struct_size = 8; }, LIDX_ERR_STRUCT_SIZE, "; call lidx_merge_args_init"},
         {[](Merge& c) { c.args.flags = LIDX_FLAG_PDL; }, LIDX_ERR_VALUE, "flags = 16: must be 0"},
         {[](Merge& c) { c.args.rows = -1; }, LIDX_ERR_VALUE, "rows = -1"},
         {[](Merge& c) { c.args.shards = 0; }, LIDX_ERR_VALUE, "shards = 0: must be 1 .. 1048576"},
@@ -360,7 +360,7 @@ TEST_CASE("index: what is wrong is named") {
     } rows[] = {
         {[](Index& c) { c.desc.struct_size = 8; }, LIDX_ERR_STRUCT_SIZE, "lidx_index_desc.struct_size = 8"},
         {[](Index& c) { c.desc.score.struct_size = 8; }, LIDX_ERR_STRUCT_SIZE, "lidx_index_desc.score.struct_size = 8"},
-        {[](Index& c) { c.args.struct_size = 8; }, LIDX_ERR_STRUCT_SIZE, "lidx_index_args.struct_size = 8"},
+        {[](Index& c) { c.args.struct_size = 8; }, LIDX_ERR_STRUCT_SIZE, "; call lidx_index_args_init"},
         {[](Index& c) { c.desc.score.flags = LIDX_FLAG_FILL; }, LIDX_ERR_VALUE, "LIDX_FLAG_FILL"},
         {[](Index& c) { c.desc.score.score_stride = 1000; }, LIDX_ERR_VALUE,
          "score.score_stride = 1000: must be 0"},
