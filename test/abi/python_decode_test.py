@@ -220,7 +220,7 @@ class Decode(unittest.TestCase):
             self.skipTest("torch with a GPU")
         done = subprocess.run([sys.executable, EXAMPLE], text=True, capture_output=True,
                               env=dict(os.environ, PYTHONPATH=os.path.dirname(LIBRARY)))
-        self.assertEqual((done.returncode, done.stdout), (0, "right: True True True\n"), done.stderr)
+        self.assertEqual((done.returncode, done.stdout), (0, "right: True True True True\n"), done.stderr)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import dataclasses
 import struct
 
 MAGIC = struct.pack("<IHH", 0xBA55ED50, 1, 16)
+KINDS = {1: "ptx", 2: "elf"}
 COMPRESSED_FLAGS = 0xF000
 FAMILY_FLAG = 0x00200000
 SPECIFIC_FLAG = 0x00100000
@@ -21,16 +22,17 @@ class Image:
 
 
 def containers(data):
-    """The image lists of all fatbin containers in data. lidx aligns its own to 16 bytes, which tells them from the
-    magic number as an operand of some instruction."""
+    """The image lists of all fatbin containers in data. lidx aligns its own to 16 bytes; the magic number may also be an
+    operand of some instruction, even there, and what follows that is no header of an image within the file."""
     found, start = [], data.find(MAGIC)
     while start >= 0:
-        if start % 16:
-            start = data.find(MAGIC, start + 1)
-            continue
-        size = struct.unpack_from("<Q", data, start + 8)[0]
-        found.append(images(data[start:start + 16 + size]))
-        start = data.find(MAGIC, start + 16 + size)
+        end = start + 16
+        if start % 16 == 0 and len(data) - start >= 32:
+            size, kind, _, header = struct.unpack_from("<QHHI", data, start + 8)
+            if size <= len(data) - end and kind in KINDS and 48 <= header <= size:
+                end += size
+                found.append(images(data[start:end]))
+        start = data.find(MAGIC, end if end > start + 16 else start + 1)
     return found
 
 
@@ -42,7 +44,7 @@ def images(container):
         flags, = struct.unpack_from("<Q", container, at + 40)
         suffix = "f" if flags & FAMILY_FLAG else "a" if flags & SPECIFIC_FLAG else ""
         payload = container[at + header:at + header + size]
-        name = {1: "ptx", 2: "elf"}[kind]
+        name = KINDS[kind]
         if name == "ptx":
             payload = payload.rstrip(b"\0")
         result.append(Image(name, f"{arch}{suffix}", flags, payload))
