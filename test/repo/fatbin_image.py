@@ -22,8 +22,8 @@ class Image:
 
 
 def containers(data):
-    """The image lists of all fatbin containers in data. lidx aligns its own to 16 bytes; the magic number may also be an
-    operand of some instruction, even there, and what follows that is no header of an image within the file."""
+    """The image lists of all fatbin containers in data. lidx aligns its own to 16 bytes; the magic number may also be
+    an operand of some instruction, even there, and what follows that is no header of an image within the file."""
     found, start = [], data.find(MAGIC)
     while start >= 0:
         end = start + 16
