@@ -11,6 +11,7 @@
 #include <string>
 
 #include "host/context.h"
+#include "host/field_checks.h"
 #include "host/status.h"
 
 namespace lidx {
@@ -45,14 +46,10 @@ inline void require(const void* pointer, const char* name) {
     if (pointer == nullptr) fail(LIDX_ERR_NULL, std::string(name) + " is null");
 }
 
-// init: what fills the struct in, where there is such a function.
 template <typename Struct>
 void require_struct(const Struct* value, const char* name, const char* type, const char* init = nullptr) {
     require(value, name);
-    if (value->struct_size != sizeof(Struct))
-        fail(LIDX_ERR_STRUCT_SIZE, std::string(type) + ".struct_size = " + std::to_string(value->struct_size) +
-                                       ": this version expects " + std::to_string(sizeof(Struct)) +
-                                       (init != nullptr ? std::string("; call ") + init : ""));
+    require_struct_size(*value, type, init);
 }
 
 template <typename Struct>

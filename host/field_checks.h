@@ -38,12 +38,13 @@ inline std::string equals_bits(const char* field, uint32_t value) {
     return std::string(field) + " = " + hexadecimal(value);
 }
 
-// type: the struct's name, and what fills it in.
+// type: the struct's name. init: what fills it in, where there is such a function.
 template <typename Struct>
-void require_struct_size(const Struct& value, const char* type, const char* init) {
+void require_struct_size(const Struct& value, const char* type, const char* init = nullptr) {
     if (value.struct_size != sizeof(Struct))
         fail(LIDX_ERR_STRUCT_SIZE, std::string(type) + ".struct_size = " + std::to_string(value.struct_size) +
-                                       ": this version expects " + std::to_string(sizeof(Struct)) + "; call " + init);
+                                       ": this version expects " + std::to_string(sizeof(Struct)) +
+                                       (init != nullptr ? std::string("; call ") + init : ""));
 }
 
 // why: where the limit comes from, behind it.

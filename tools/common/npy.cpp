@@ -212,8 +212,8 @@ Header read_header(InputFile& file, uint64_t* data_bytes, std::string_view wante
         for (size_t i = 0; fits && i < expected->size(); ++i)
             fits = (*expected)[i] == kAnySize || (*expected)[i] == header.shape[i];
         if (!fits)
-            bad_input(name + ": shape: " + shape_text(header.shape) + ", expected " + expected_text(*expected)
-                      + (why.empty() ? "" : ", ") + std::string(why));
+            bad_input(name + ": shape: " + shape_text(header.shape) + ", expected " + expected_text(*expected) +
+                      (why.empty() ? "" : ", ") + std::string(why));
     }
     *data_bytes = static_cast<uint64_t>(product(header.shape, element_bytes, name)) * element_bytes;
     if (file.size_bytes() - data_at != *data_bytes)
