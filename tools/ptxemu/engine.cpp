@@ -16,6 +16,11 @@
 #include "scheduler.h"
 
 namespace ptxemu {
+
+std::string option_text(const Dim3& d) {
+    return std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z);
+}
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -24,39 +29,34 @@ constexpr uint32_t kMaxCtasPerCluster = 16;   // with the non-portable size
 
 RunResult invalid(const std::string& why) { return {RunStatus::kInvalidParams, why, {}}; }
 
-std::string dims_text(uint32_t x, uint32_t y, uint32_t z) {
-    return std::to_string(x) + "," + std::to_string(y) + "," + std::to_string(z);
-}
-std::string dims_text(const Dim3& d) { return dims_text(d.x, d.y, d.z); }
-
 RunResult check_launch(const Program& p, const Launch& l, const DeviceConfig& device) {
     const std::string kernel = "kernel " + p.name + ": ";
     const Dim3 &g = l.grid, &b = l.block;
     if (g.x == 0 || g.y == 0 || g.z == 0 || g.x > 0x7fffffffu || g.y > 65535 || g.z > 65535) {
-        return invalid(kernel + "grid " + dims_text(g) + " is outside 1..2147483647, 1..65535, 1..65535");
+        return invalid(kernel + "grid " + option_text(g) + " is outside 1..2147483647, 1..65535, 1..65535");
     }
     const uint64_t threads = static_cast<uint64_t>(b.x) * b.y * b.z;
     if (b.x == 0 || b.y == 0 || b.z == 0 || b.x > 1024 || b.y > 1024 || b.z > 64 ||
         threads > static_cast<uint64_t>(kMaxThreadsPerBlock)) {
-        return invalid(kernel + "block " + dims_text(b) + " exceeds 1024,1024,64 or 1024 threads");
+        return invalid(kernel + "block " + option_text(b) + " exceeds 1024,1024,64 or 1024 threads");
     }
     if (p.reqntid[0] != 0) {
         const uint32_t y = std::max(p.reqntid[1], 1u), z = std::max(p.reqntid[2], 1u);
         if (b.x != p.reqntid[0] || b.y != y || b.z != z)
-            return invalid(kernel + "block " + dims_text(b) + " differs from the kernel's .reqntid " +
-                           dims_text(p.reqntid[0], y, z));
+            return invalid(kernel + "block " + option_text(b) + " differs from the kernel's .reqntid " +
+                           option_text({p.reqntid[0], y, z}));
     }
     if (p.maxntid[0] != 0) {
         const uint64_t limit =
             static_cast<uint64_t>(p.maxntid[0]) * std::max(p.maxntid[1], 1u) * std::max(p.maxntid[2], 1u);
         if (threads > limit) {
-            return invalid(kernel + "block " + dims_text(b) + " has " + std::to_string(threads) +
+            return invalid(kernel + "block " + option_text(b) + " has " + std::to_string(threads) +
                            " threads, .maxntid allows " + std::to_string(limit));
         }
     }
     const Dim3& c = l.cluster;
     const uint64_t cluster = static_cast<uint64_t>(c.x) * c.y * c.z;
-    const std::string cluster_text = dims_text(c);
+    const std::string cluster_text = option_text(c);
     if (cluster == 0 || c.x > kMaxCtasPerCluster || c.y > kMaxCtasPerCluster || c.z > kMaxCtasPerCluster ||
         cluster > kMaxCtasPerCluster) {
         return invalid(kernel + "cluster " + cluster_text + " is outside 1.." + std::to_string(kMaxCtasPerCluster) +
@@ -66,10 +66,10 @@ RunResult check_launch(const Program& p, const Launch& l, const DeviceConfig& de
         const uint32_t y = std::max(p.cluster[1], 1u), z = std::max(p.cluster[2], 1u);
         if (c.x != p.cluster[0] || c.y != y || c.z != z)
             return invalid(kernel + "cluster " + cluster_text + " differs from the kernel's .reqnctapercluster " +
-                           dims_text(p.cluster[0], y, z));
+                           option_text({p.cluster[0], y, z}));
     }
     if (g.x % c.x != 0 || g.y % c.y != 0 || g.z % c.z != 0)
-        return invalid(kernel + "grid " + dims_text(g) + " is not a multiple of the cluster " + cluster_text);
+        return invalid(kernel + "grid " + option_text(g) + " is not a multiple of the cluster " + cluster_text);
     if (p.max_cluster_rank != 0 && cluster > p.max_cluster_rank) {
         return invalid(kernel + "cluster " + cluster_text + " has " + std::to_string(cluster) +
                        " CTAs, .maxclusterrank allows " + std::to_string(p.max_cluster_rank));

@@ -34,6 +34,7 @@ struct DeviceConfig {
 };
 
 struct Dim3 { uint32_t x = 1, y = 1, z = 1; };
+std::string option_text(const Dim3& d);   // "x,y,z", as --grid takes it
 
 struct Launch {
     Dim3 grid, block, cluster;             // cluster: CTAs; grid a multiple of it

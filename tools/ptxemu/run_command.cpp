@@ -129,10 +129,6 @@ const Function& kernel_of(const Module& module, const std::filesystem::path& pat
                                  : "--kernel: " + path.string() + " has no kernel '" + name + "', it has: " + list);
 }
 
-std::string dims_text(const Dim3& d) {
-    return std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z);
-}
-
 const char* status_text(RunStatus status) {
     switch (status) {
         case RunStatus::kOk: return "clean";
@@ -362,8 +358,9 @@ void print_outcome(const RunOptions& options, const Function& kernel, const Outc
     const auto errors = std::count_if(outcome.found.begin(), outcome.found.end(),
                                       [](const auto& f) { return f["severity"] == "error"; });
     std::printf("%s grid %s block %s: %s, %s, %s, %s, %s in %.3f s (%.1f million/s)\n", kernel.name.c_str(),
-                dims_text(options.grid).c_str(), dims_text(options.block).c_str(), status_text(outcome.result.status),
-                tool::counted(errors, "error").c_str(), tool::counted(warnings, "warning").c_str(),
+                option_text(options.grid).c_str(), option_text(options.block).c_str(),
+                status_text(outcome.result.status), tool::counted(errors, "error").c_str(),
+                tool::counted(warnings, "warning").c_str(),
                 tool::counted(outcome.ran, "seed").c_str(),
                 tool::counted(outcome.stats.warp_instructions, "warp instruction").c_str(), outcome.stats.seconds,
                 rate_of(outcome.stats) * 1e-6);
@@ -412,11 +409,11 @@ int list_kernels(const InfoOptions& options) {
         if (function->reqntid[0] != 0 || function->maxntid[0] != 0) {
             const uint32_t* t = function->reqntid[0] != 0 ? function->reqntid : function->maxntid;
             std::printf("  block: %s %s\n", function->reqntid[0] != 0 ? "exactly" : "at most",
-                        dims_text({t[0], std::max(1u, t[1]), std::max(1u, t[2])}).c_str());
+                        option_text({t[0], std::max(1u, t[1]), std::max(1u, t[2])}).c_str());
         }
         if (function->reqnctapercluster[0] != 0) {
             const uint32_t* c = function->reqnctapercluster;
-            std::printf("  cluster: %s\n", dims_text({c[0], std::max(1u, c[1]), std::max(1u, c[2])}).c_str());
+            std::printf("  cluster: %s\n", option_text({c[0], std::max(1u, c[1]), std::max(1u, c[2])}).c_str());
         }
         std::printf("  static shared memory: %u bytes, parameters: %u bytes\n", function->static_shared_bytes,
                     function->param_bytes);
