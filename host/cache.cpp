@@ -74,7 +74,7 @@ lidx_cache make_cache(const lidx_context& context, const lidx_cache_desc& desc) 
     require_struct_size(desc, "lidx_cache_desc", "lidx_cache_desc_init");
     if (desc.pool == nullptr) fail(LIDX_ERR_NULL, "pool is null");
     const lidx_pool& pool = *desc.pool;
-    check_pool(pool, PoolUse::kStore);
+    check_pool(pool, PoolUse::kStore, {"pool."});
     if (desc.flags != 0) fail(LIDX_ERR_VALUE, equals_bits("flags", desc.flags) + ": must be 0");
     const int32_t layers = desc.layers != 0 ? desc.layers : 1;
     require_range("layers", layers, 1, kMaxLayers);

@@ -29,8 +29,8 @@ void check_element(const char* field, int32_t element, bool fp16) {
                                  (fp16 ? ", LIDX_BF16 = 1 or LIDX_FP16 = 2" : " or LIDX_BF16 = 1"));
 }
 
-void check_depth(int32_t depth) {
-    if (!cache::depth_fits(depth)) fail(LIDX_ERR_UNSUPPORTED, equals("depth", depth) + kDepthText);
+void check_depth(const Field& field, int32_t depth) {
+    if (!cache::depth_fits(depth)) fail(LIDX_ERR_UNSUPPORTED, equals(field, depth) + kDepthText);
 }
 
 void require_at_least(const char* field, int64_t value, int64_t low, const char* why) {
@@ -104,25 +104,23 @@ void check_quantise_flags(uint32_t flags, uint32_t others, const char* names) {
         fail(LIDX_ERR_VALUE, equals_bits("flags", flags) + ": LIDX_FLAG_ROTATE_ROUND needs LIDX_FLAG_ROTATE");
 }
 
-void check_pool(const lidx_pool& pool, PoolUse use) {
+void check_pool(const lidx_pool& pool, PoolUse use, const Fields& name) {
     require_struct_size(pool, "lidx_pool", "lidx_pool_init");
-    require_range("depth", pool.depth, 1, kMaxInt32);
+    require_range(name("depth"), pool.depth, 1, kMaxInt32);
     if (use == PoolUse::kStore)
-        check_depth(pool.depth);
+        check_depth(name("depth"), pool.depth);
     else if (pool.depth % 16 != 0 || pool.depth > kMaxDepth)
-        fail(LIDX_ERR_UNSUPPORTED, equals("depth", pool.depth) + ": gathering serves multiples of 16 up to 128");
-    require_range("page_size", pool.page_size, 1, kMaxInt32);
-    require_range("num_pages", pool.num_pages, 1, kMaxInt32);
-    require_multiple("k_page_stride", pool.k_page_stride, 16);
-    require_at_least("k_page_stride", pool.k_page_stride, int64_t{pool.page_size} * pool.depth, "page_size * depth");
-    require_range("k_page_stride", pool.k_page_stride, 0, kMaxStrideBytes);
-    require_span("num_pages", pool.num_pages, "k_page_stride", pool.k_page_stride, 1);
-    require_multiple("k_scale_page_stride", pool.k_scale_page_stride, 4);
-    require_at_least("k_scale_page_stride", pool.k_scale_page_stride, int64_t{pool.page_size} * 4, "page_size * 4");
-    require_range("k_scale_page_stride", pool.k_scale_page_stride, 0, kMaxStrideBytes);
-    require_span("num_pages", pool.num_pages, "k_scale_page_stride", pool.k_scale_page_stride, 1);
-    require_pointer("k_base", pool.k_base, 16);
-    require_pointer("k_scale_base", pool.k_scale_base, 4);
+        fail(LIDX_ERR_UNSUPPORTED, equals(name("depth"), pool.depth) + ": gathering serves multiples of 16 up to 128");
+    require_range(name("page_size"), pool.page_size, 1, kMaxInt32);
+    require_range(name("num_pages"), pool.num_pages, 1, kMaxInt32);
+    require_multiple(name("k_page_stride"), pool.k_page_stride, 16);
+    require_page_stride(name("k_page_stride"), pool.k_page_stride, name("num_pages"), pool.num_pages,
+                        name("page_size"), pool.page_size, pool.depth);
+    require_multiple(name("k_scale_page_stride"), pool.k_scale_page_stride, 4);
+    require_page_stride(name("k_scale_page_stride"), pool.k_scale_page_stride, name("num_pages"), pool.num_pages,
+                        name("page_size"), pool.page_size, sizeof(float));
+    require_pointer(name("k_base"), pool.k_base, 16);
+    require_pointer(name("k_scale_base"), pool.k_scale_base, 4);
 }
 
 void check_key_rows(const KeyRows& keys, int32_t depth) {
@@ -229,7 +227,7 @@ void enqueue_query(const lidx_context& context, const lidx_query_args& args, CUs
     require_range("heads", args.heads, 1, kMaxInt32);
     require_range("rows * heads", int64_t{args.rows} * args.heads, 0, kMaxInt32);
     require_range("depth", args.depth, 1, kMaxInt32);
-    check_depth(args.depth);
+    check_depth("depth", args.depth);
     check_element("q_type", args.q_type, true);
     check_element("weight_type", args.weight_type, true);
     check_element("weight_out_type", args.weight_out_type, false);

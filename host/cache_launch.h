@@ -7,12 +7,13 @@
 #include <cstdint>
 
 #include "host/context.h"
+#include "host/field_checks.h"
 
 namespace lidx {
 
 // Throws where a field of the pool is outside its limits. Gather takes more depths than store.
 enum class PoolUse { kStore, kGather };
-void check_pool(const lidx_pool& pool, PoolUse use);
+void check_pool(const lidx_pool& pool, PoolUse use, const Fields& name = {});
 
 void enqueue_store(const lidx_context& context, const lidx_pool& pool, const lidx_store_args& args, CUstream stream);
 void enqueue_gather(const lidx_context& context, const lidx_pool& pool, const lidx_gather_args& args, CUstream stream);

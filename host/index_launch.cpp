@@ -17,6 +17,9 @@ namespace {
 // A row of scores begins on a line of 128 bytes.
 constexpr int64_t kLineBytes = 128;
 
+// Fields of lidx_index_desc.
+constexpr Fields kOwn{""}, kScore{"score."}, kPlanScore{"the plan's score."};
+
 int64_t round_up(int64_t value, int64_t step) { return ceil_div(value, step) * step; }
 
 lidx_topk_desc topk_desc(const lidx_index_desc& desc, const lidx_score_desc& score) {
@@ -70,25 +73,25 @@ lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits&
     lidx_score_desc score = desc.score;
     require_struct_size(score, "lidx_index_desc.score", "lidx_index_desc_init");
     if ((score.flags & LIDX_FLAG_FILL) != 0)
-        fail(LIDX_ERR_VALUE, equals_bits("score.flags", score.flags) +
+        fail(LIDX_ERR_VALUE, equals_bits(kScore("flags"), score.flags) +
                                  " has LIDX_FLAG_FILL: no scores are given out whose dead columns could be filled");
-    require_range("score.score_stride", score.score_stride, 0, 0);
-    require_range("score.reserved", score.reserved, 0, 0);
+    require_range(kScore("score_stride"), score.score_stride, 0, 0);
+    require_range(kScore("reserved"), score.reserved, 0, 0);
     require_range("reserved", desc.reserved, 0, 0);
-    require_range("score.score_type", score.score_type, LIDX_FP32, LIDX_BF16);
+    require_range(kScore("score_type"), score.score_type, LIDX_FP32, LIDX_BF16);
     const int64_t unit = float_bytes(score.score_type);
     const int64_t columns = std::max(score.score_columns, (score.flags & LIDX_FLAG_RELATIVE_COLUMNS) != 0 &&
                                                                   score.score_columns != 0
                                                               ? 0
                                                               : score.max_keys);
-    require_range("score.max_keys", score.max_keys, 0, kMaxKeys);
-    require_range("score.score_columns", score.score_columns, 0, kMaxKeys);
+    require_range(kScore("max_keys"), score.max_keys, 0, kMaxKeys);
+    require_range(kScore("score_columns"), score.score_columns, 0, kMaxKeys);
     score.score_stride = round_up(std::max<int64_t>(columns, 1) * unit, kLineBytes) / unit;
 
     lidx_index_plan plan;
-    plan.score = make_plan(score, device, score.max_rows);
+    plan.score = make_plan(score, device, score.max_rows, kScore);
     const lidx_topk_desc topk = topk_desc(desc, score);
-    check_topk_desc(topk);
+    check_topk_desc(topk, {kOwn, kScore});
     plan.rows = score.max_rows;
     plan.score_bytes = score.score_stride * unit;
     const RowView view = plan.score.params.view;
@@ -106,15 +109,16 @@ lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits&
         const auto budget = static_cast<int64_t>(std::min<size_t>(desc.workspace_budget_bytes, kMaxInt64));
         if (needed(1) > budget)
             fail(LIDX_ERR_VALUE, "workspace_budget_bytes = " + std::to_string(desc.workspace_budget_bytes) +
-                                     ": one row of " + equals("max_keys", score.max_keys) + " needs " +
+                                     ": one row of " + equals(kScore("max_keys"), score.max_keys) + " needs " +
                                      std::to_string(needed(1)));
         window = largest_window(plan.rows, plan.score.kernel->tile_tokens, budget, needed);
     }
     plan.window_rows = static_cast<int32_t>(window);
-    plan.score = make_plan(score, device, window);
+    plan.score = make_plan(score, device, window, kScore);
     // A key on an illegal page is -inf to the selection, which every kernel can do; no other dead cell is ever read.
     plan.score.params.fill_columns = kFillIllegalKeys;
     plan.select = plan_topk(topk, device, view, window);
+    plan.select.name = {kPlanFields, kPlanScore};
     plan.scores_at = static_cast<size_t>(scores_at(window));
     plan.workspace_bytes = static_cast<size_t>(needed(window));
     plan.zero_bytes = plan.score.workspace_bytes +
@@ -159,7 +163,7 @@ void enqueue_index(const lidx_context& context, const lidx_index_plan& plan, con
     topk.top_scores = args.top_scores;
     topk.counts = args.counts;
     check_topk_args(plan.select, topk);
-    if (!plan.score.empty()) check_score_args(plan.score, score);
+    if (!plan.score.empty()) check_score_args(plan.score, score, kPlanScore);
     const topk::TopkParams& select = plan.select.params;
     const bool scored = select.view.window_limit > select.k || select.sort_by == topk::SortBy::kScore ||
                         args.top_scores != nullptr || plan.score.workspace_bytes != 0;   // LIDX_FLAG_CHECK

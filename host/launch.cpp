@@ -11,18 +11,18 @@
 
 namespace lidx {
 
-void check_score_args(const lidx_plan& plan, const lidx_score_args& args) {
+void check_score_args(const lidx_plan& plan, const lidx_score_args& args, const Fields& name) {
     const ScoreParams& p = plan.params;
     require_pointer("q", args.q, 16);
     require_pointer("q_scale", args.q_scale, float_bytes(p.weight_type));
     require_if(p.weight2_stride != 0, "q_scale2", args.q_scale2, float_bytes(p.weight2_type),
-               "weight2_stride = 0 (no second factor)");
+               name("weight2_stride"), "= 0 (no second factor)");
     require_pointer("k_base", args.k_base, 16);
     require_pointer("k_scale_base", args.k_scale_base, 4);
-    require_if(!plan.contiguous, "block_table", args.block_table, 4, "page_size = 0 (contiguous) has none");
+    require_if(!plan.contiguous, "block_table", args.block_table, 4, name("page_size"), "= 0 (contiguous) has none");
     require_if(plan.scale_table, "scale_block_table", args.scale_block_table, 4,
-               "scale_block_table_stride = 0 (the scales have no table of their own)");
-    check_row_pointers(p.view, row_pointers(args));
+               name("scale_block_table_stride"), "= 0 (the scales have no table of their own)");
+    check_row_pointers(p.view, row_pointers(args), name);
     require_pointer("scores", args.scores, float_bytes(p.score_type));
     if (plan.workspace_bytes != 0)
         require_workspace(args.workspace, args.workspace_bytes, "the plan", plan.workspace_bytes);

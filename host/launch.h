@@ -25,8 +25,9 @@ void launch_kernel(const lidx_context& context, const char* symbol, CUfunction f
 // Validates the pointers, encodes the tensor maps on the stack and launches. Allocates nothing unless it fails.
 void enqueue_score(const lidx_context& context, const lidx_plan& plan, const lidx_score_args& args, CUstream stream);
 
-// Throws where a pointer is missing, misplaced or not aligned.
-void check_score_args(const lidx_plan& plan, const lidx_score_args& args);
+inline constexpr Fields kPlanFields{"the plan's "};
+// Throws where a pointer is missing, misplaced or not aligned. name: fields of the description, to those who gave it.
+void check_score_args(const lidx_plan& plan, const lidx_score_args& args, const Fields& name = kPlanFields);
 
 // Rows [first, end) of what a call has; their scores alone, the first row's at the beginning of the buffer.
 struct RowWindow {

@@ -85,20 +85,10 @@ constexpr Wish kWishes[] = {
 
 int64_t page_capacity(const lidx_score_desc& desc) { return is_contiguous(desc) ? desc.max_keys : desc.page_size; }
 
-void require_page_stride(const char* field, int64_t stride, const char* pages_field, int64_t pages,
-                         const lidx_score_desc& desc, int64_t key_bytes) {
-    const int64_t needed = page_capacity(desc) * key_bytes;
-    if (stride < needed)
-        fail(LIDX_ERR_VALUE, equals(field, stride) + ": must be at least " + std::to_string(needed) + " = " +
-                                 (is_contiguous(desc) ? "max_keys" : "page_size") + " * " + std::to_string(key_bytes) +
-                                 " bytes");
-    require_range(field, stride, 0, kMaxStrideBytes);
-    require_span(pages_field, pages, field, stride, 1);
-}
-
-void require_weight_stride(const char* field, int64_t stride, int32_t type, const lidx_score_desc& desc) {
-    require_range(field, stride, desc.heads, kMaxInt64);
-    require_span("max_rows", desc.max_rows, field, stride, float_bytes(type));
+void require_weight_stride(const Fields& name, const char* field, int64_t stride, int32_t type,
+                           const lidx_score_desc& desc) {
+    require_range(name(field), stride, desc.heads, kMaxInt64);
+    require_span(name("max_rows"), desc.max_rows, name(field), stride, float_bytes(type));
 }
 
 bool pages_fit(Pages pages, int64_t page_size) {
@@ -170,9 +160,9 @@ bool is_preferred(const KernelRow& row, const lidx_score_desc& desc) {
                                        row.tile_tokens / sm90_decode::kGroups);
 }
 
-std::string shape_text(const lidx_score_desc& desc) {
-    return equals("heads", desc.heads) + ", " + equals("depth", desc.depth) + ", " +
-           equals("page_size", desc.page_size);
+std::string shape_text(const lidx_score_desc& desc, const Fields& name) {
+    return equals(name("heads"), desc.heads) + ", " + equals(name("depth"), desc.depth) + ", " +
+           equals(name("page_size"), desc.page_size);
 }
 
 // Columns of accumulator that one request's tokens occupy, padding included.
@@ -182,68 +172,77 @@ int64_t columns(const KernelRow& row, const lidx_score_desc& desc) {
 
 }  // namespace
 
-void check_desc(const lidx_score_desc& desc) {
+void check_desc(const lidx_score_desc& desc, const Fields& name) {
     require_struct_size(desc, "lidx_score_desc", "lidx_score_desc_init");
     if ((desc.flags & ~kKnownFlags) != 0)
-        fail(LIDX_ERR_VALUE, equals_bits("flags", desc.flags) + ": may hold LIDX_FLAG_CHECK, _CAUSAL, _FILL, " +
+        fail(LIDX_ERR_VALUE, equals_bits(name("flags"), desc.flags) + ": may hold LIDX_FLAG_CHECK, _CAUSAL, _FILL, " +
                                  "_RELATIVE_COLUMNS, _PDL and _FAST, the bits of " + hexadecimal(kKnownFlags));
-    check_rows(row_fields(desc));
-    require_range("heads", desc.heads, 1, kMaxInt32);
-    require_range("depth", desc.depth, 1, kMaxInt32);
-    require_range("max_sms", desc.max_sms, 0, kMaxInt32);
-    require_range("page_size", desc.page_size, 0, kMaxInt32);
-    require_range("num_pages", desc.num_pages, 1, kMaxInt32);
-    require_range("scale_num_pages", desc.scale_num_pages, 0, kMaxInt32);
+    check_rows(row_fields(desc), name);
+    require_range(name("heads"), desc.heads, 1, kMaxInt32);
+    require_range(name("depth"), desc.depth, 1, kMaxInt32);
+    require_range(name("max_sms"), desc.max_sms, 0, kMaxInt32);
+    require_range(name("page_size"), desc.page_size, 0, kMaxInt32);
+    require_range(name("num_pages"), desc.num_pages, 1, kMaxInt32);
+    require_range(name("scale_num_pages"), desc.scale_num_pages, 0, kMaxInt32);
     if (is_contiguous(desc)) {
+        const auto with_page_size_0 = [&] { return " with " + equals(name("page_size"), 0) + ": must be "; };
         if (desc.num_pages < desc.batch)
-            fail(LIDX_ERR_VALUE, equals("num_pages", desc.num_pages) + " with page_size = 0: must be at least " +
-                                     equals("batch", desc.batch));
+            fail(LIDX_ERR_VALUE, equals(name("num_pages"), desc.num_pages) + with_page_size_0() + "at least " +
+                                     equals(name("batch"), desc.batch));
         if (desc.scale_num_pages != 0 && desc.scale_num_pages < desc.batch)
-            fail(LIDX_ERR_VALUE, equals("scale_num_pages", desc.scale_num_pages) +
-                                     " with page_size = 0: must be 0 or at least " + equals("batch", desc.batch));
+            fail(LIDX_ERR_VALUE, equals(name("scale_num_pages"), desc.scale_num_pages) + with_page_size_0() +
+                                     "0 or at least " + equals(name("batch"), desc.batch));
     }
-    require_multiple("k_page_stride", desc.k_page_stride, 16);
-    require_page_stride("k_page_stride", desc.k_page_stride, "num_pages", desc.num_pages, desc, desc.depth);
-    require_multiple("k_scale_page_stride", desc.k_scale_page_stride, 4);
-    require_page_stride("k_scale_page_stride", desc.k_scale_page_stride,
-                        desc.scale_num_pages != 0 ? "scale_num_pages" : "num_pages", scale_pages(desc), desc,
-                        sizeof(float));
+    const Field capacity = name(is_contiguous(desc) ? "max_keys" : "page_size");
+    require_multiple(name("k_page_stride"), desc.k_page_stride, 16);
+    require_page_stride(name("k_page_stride"), desc.k_page_stride, name("num_pages"), desc.num_pages, capacity,
+                        page_capacity(desc), desc.depth);
+    require_multiple(name("k_scale_page_stride"), desc.k_scale_page_stride, 4);
+    require_page_stride(name("k_scale_page_stride"), desc.k_scale_page_stride,
+                        name(desc.scale_num_pages != 0 ? "scale_num_pages" : "num_pages"), scale_pages(desc), capacity,
+                        page_capacity(desc), sizeof(float));
     if (!is_contiguous(desc)) {
-        require_range("block_table_stride", desc.block_table_stride, desc.max_keys > 0 ? 1 : 0, kMaxInt64);
-        require_span("batch", desc.batch, "block_table_stride", desc.block_table_stride, sizeof(int32_t));
+        require_range(name("block_table_stride"), desc.block_table_stride, desc.max_keys > 0 ? 1 : 0, kMaxInt64);
+        require_span(name("batch"), desc.batch, name("block_table_stride"), desc.block_table_stride, sizeof(int32_t));
     }
-    require_range("scale_block_table_stride", desc.scale_block_table_stride, 0, is_contiguous(desc) ? 0 : kMaxInt64);
-    require_span("batch", desc.batch, "scale_block_table_stride", desc.scale_block_table_stride, sizeof(int32_t));
-    require_range("weight_type", desc.weight_type, LIDX_FP32, LIDX_BF16);
-    require_range("weight2_type", desc.weight2_type, LIDX_FP32, LIDX_BF16);
-    if (desc.weight_stride != 0) require_weight_stride("weight_stride", desc.weight_stride, desc.weight_type, desc);
+    require_range(name("scale_block_table_stride"), desc.scale_block_table_stride, 0,
+                  is_contiguous(desc) ? 0 : kMaxInt64);
+    require_span(name("batch"), desc.batch, name("scale_block_table_stride"), desc.scale_block_table_stride,
+                 sizeof(int32_t));
+    require_range(name("weight_type"), desc.weight_type, LIDX_FP32, LIDX_BF16);
+    require_range(name("weight2_type"), desc.weight2_type, LIDX_FP32, LIDX_BF16);
+    if (desc.weight_stride != 0)
+        require_weight_stride(name, "weight_stride", desc.weight_stride, desc.weight_type, desc);
     if (desc.weight2_stride != 0)
-        require_weight_stride("weight2_stride", desc.weight2_stride, desc.weight2_type, desc);
-    require_range("score_type", desc.score_type, LIDX_FP32, LIDX_BF16);
-    require_range("reserved", desc.reserved, 0, 0);
-    require_range("score_columns", desc.score_columns, 0, kMaxKeys);
+        require_weight_stride(name, "weight2_stride", desc.weight2_stride, desc.weight2_type, desc);
+    require_range(name("score_type"), desc.score_type, LIDX_FP32, LIDX_BF16);
+    require_range(name("reserved"), desc.reserved, 0, 0);
+    require_range(name("score_columns"), desc.score_columns, 0, kMaxKeys);
     if (score_columns(desc) < desc.max_keys && !has(desc, LIDX_FLAG_RELATIVE_COLUMNS))
-        fail(LIDX_ERR_VALUE, equals("score_columns", desc.score_columns) + ": must be 0 or at least " +
-                                 equals("max_keys", desc.max_keys) + " without LIDX_FLAG_RELATIVE_COLUMNS");
+        fail(LIDX_ERR_VALUE, equals(name("score_columns"), desc.score_columns) + ": must be 0 or at least " +
+                                 equals(name("max_keys"), desc.max_keys) + " without LIDX_FLAG_RELATIVE_COLUMNS");
     if (desc.score_stride < score_columns(desc))
-        fail(LIDX_ERR_VALUE, equals("score_stride", desc.score_stride) + ": must be at least " +
-                                 (desc.score_columns != 0 ? equals("score_columns", desc.score_columns)
-                                                          : equals("max_keys", desc.max_keys)));
-    require_span("max_rows", desc.max_rows, "score_stride", desc.score_stride, float_bytes(desc.score_type));
+        fail(LIDX_ERR_VALUE, equals(name("score_stride"), desc.score_stride) + ": must be at least " +
+                                 (desc.score_columns != 0 ? equals(name("score_columns"), desc.score_columns)
+                                                          : equals(name("max_keys"), desc.max_keys)));
+    require_span(name("max_rows"), desc.max_rows, name("score_stride"), desc.score_stride,
+                 float_bytes(desc.score_type));
 }
 
-Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device) {
+Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device, const Fields& name) {
     if (desc.kernel != nullptr) {
         for (const KernelRow& row : kernel_rows()) {
             if (std::strcmp(row.symbol, desc.kernel) != 0) continue;
             const std::string why = obstacle(row, desc, device);
             if (why.empty()) return {&row, ""};
             return {nullptr,
-                    "kernel = " + std::string(row.symbol) + " does not serve " + shape_text(desc) + ": it " + why};
+                    name("kernel").text() + " = " + row.symbol + " does not serve " + shape_text(desc, name) + ": it " +
+                        why};
         }
         return {
             nullptr,
-            "kernel = \"" + std::string(desc.kernel).substr(0, 64) + "\" does not exist; there are " + kernel_symbols(),
+            name("kernel").text() + " = \"" + std::string(desc.kernel).substr(0, 64) +
+                "\" does not exist; there are " + kernel_symbols(),
             true};
     }
     // The table's order is the order of preference between sources; between the tiles of one source the fewest token
@@ -273,7 +272,7 @@ Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device) {
         if (is_preferred(row, desc) && (best == nullptr || better(row, *best))) best = &row;
     }
     if (best == nullptr)
-        return {nullptr, "no kernel serves " + shape_text(desc) + " on compute capability " +
+        return {nullptr, "no kernel serves " + shape_text(desc, name) + " on compute capability " +
                              capability_string(device.compute_capability) + "; there are " + kernel_summaries()};
     if (best->arithmetic == LIDX_ARITHMETIC_FP32) return {best, obstacles};
     if (!has(desc, LIDX_FLAG_FAST) || is_fast(*best)) return {best, ""};
@@ -369,9 +368,9 @@ void set_warpgroups(const lidx_score_desc& desc, const Extent& extent, lidx_plan
 
 }  // namespace
 
-lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device, int64_t window_rows) {
-    check_desc(desc);
-    const Choice choice = choose_kernel(desc, device);
+lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device, int64_t window_rows, const Fields& name) {
+    check_desc(desc, name);
+    const Choice choice = choose_kernel(desc, device, name);
     if (choice.kernel == nullptr) fail(choice.forced_unknown ? LIDX_ERR_VALUE : LIDX_ERR_UNSUPPORTED, choice.reason);
 
     lidx_plan plan;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "host/field_checks.h"
 #include "host/kernel_table.h"
 #include "kernel/problem.h"
 
@@ -34,8 +35,9 @@ struct DeviceLimits {
     int multiprocessors;
 };
 
-// Throws where a field of the description is outside the limits that hold for every kernel.
-void check_desc(const lidx_score_desc& desc);
+// Throws where a field of the description is outside the limits that hold for every kernel. name: its fields, here and
+// below.
+void check_desc(const lidx_score_desc& desc, const Fields& name = {});
 
 struct Choice {
     const KernelRow* kernel;      // null: none serves
@@ -43,11 +45,11 @@ struct Choice {
     bool forced_unknown = false;  // desc.kernel names no kernel
 };
 // The kernel that serves a checked description on a device.
-Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device);
+Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device, const Fields& name = {});
 
 // check_desc, choose_kernel (a failure where none serves), then the launch. window_rows: launches are of at most so
 // many rows (RowView::first_row, end_row).
 lidx_plan make_plan(const lidx_score_desc& desc, const DeviceLimits& device,
-                    int64_t window_rows = std::numeric_limits<int32_t>::max());
+                    int64_t window_rows = std::numeric_limits<int32_t>::max(), const Fields& name = {});
 
 }  // namespace lidx

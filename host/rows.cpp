@@ -20,19 +20,19 @@ static_assert(static_cast<int>(Visibility::kWindow) == LIDX_SEE_WINDOW);
 
 }  // namespace
 
-void check_rows(const RowFields& fields) {
-    require_range("row_map", fields.row_map, LIDX_ROWS_CU_SEQLENS, LIDX_ROWS_REQUEST_IDS);
-    require_range("batch", fields.batch, 0, kMaxBatch);
-    require_range("max_rows", fields.max_rows, 0, kMaxInt32);
-    require_range("max_tokens", fields.max_tokens, 0, kMaxInt32);
-    require_range("visibility", fields.visibility, LIDX_SEE_REQUEST_LENGTH, LIDX_SEE_WINDOW);
+void check_rows(const RowFields& fields, const Fields& name) {
+    require_range(name("row_map"), fields.row_map, LIDX_ROWS_CU_SEQLENS, LIDX_ROWS_REQUEST_IDS);
+    require_range(name("batch"), fields.batch, 0, kMaxBatch);
+    require_range(name("max_rows"), fields.max_rows, 0, kMaxInt32);
+    require_range(name("max_tokens"), fields.max_tokens, 0, kMaxInt32);
+    require_range(name("visibility"), fields.visibility, LIDX_SEE_REQUEST_LENGTH, LIDX_SEE_WINDOW);
     if ((fields.flags & LIDX_FLAG_CAUSAL) != 0 && fields.visibility != LIDX_SEE_REQUEST_LENGTH)
-        fail(LIDX_ERR_VALUE, equals_bits("flags", fields.flags) + " has LIDX_FLAG_CAUSAL: with " +
-                                 equals("visibility", fields.visibility) + " each row has its own keys already");
-    require_range("length_type", fields.length_type, LIDX_INT32, LIDX_INT64);
-    require_range("compress_ratio", fields.compress_ratio, 0,
+        fail(LIDX_ERR_VALUE, equals_bits(name("flags"), fields.flags) + " has LIDX_FLAG_CAUSAL: with " +
+                                 equals(name("visibility"), fields.visibility) + " each row has its own keys already");
+    require_range(name("length_type"), fields.length_type, LIDX_INT32, LIDX_INT64);
+    require_range(name("compress_ratio"), fields.compress_ratio, 0,
                   fields.visibility == LIDX_SEE_WINDOW ? 1 : kMaxCompressRatio);
-    require_range("max_keys", fields.max_keys, 0, kMaxKeys);
+    require_range(name("max_keys"), fields.max_keys, 0, kMaxKeys);
 }
 
 RowView make_view(const RowFields& fields, int64_t keys_limit, int64_t window_limit) {
@@ -50,16 +50,16 @@ RowView make_view(const RowFields& fields, int64_t keys_limit, int64_t window_li
     return view;
 }
 
-void check_row_pointers(const RowView& view, const RowPointers& pointers) {
+void check_row_pointers(const RowView& view, const RowPointers& pointers, const Fields& name) {
     const uintptr_t length_bytes = view.wide != 0 ? 8 : 4;
     const bool window = view.visibility == Visibility::kWindow;
-    require_if(!window, "context_lens", pointers.context_lens, length_bytes, "visibility is LIDX_SEE_WINDOW");
-    require_if(window, "row_begin", pointers.row_begin, length_bytes, "visibility is not LIDX_SEE_WINDOW");
-    require_if(window, "row_end", pointers.row_end, length_bytes, "visibility is not LIDX_SEE_WINDOW");
+    require_if(!window, "context_lens", pointers.context_lens, length_bytes, name("visibility"), "is LIDX_SEE_WINDOW");
+    require_if(window, "row_begin", pointers.row_begin, length_bytes, name("visibility"), "is not LIDX_SEE_WINDOW");
+    require_if(window, "row_end", pointers.row_end, length_bytes, name("visibility"), "is not LIDX_SEE_WINDOW");
     require_if(view.row_map == RowMap::kCuSeqlens, "cu_seqlens_q", pointers.cu_seqlens_q, 4,
-               "row_map is not LIDX_ROWS_CU_SEQLENS");
+               name("row_map"), "is not LIDX_ROWS_CU_SEQLENS");
     require_if(view.row_map == RowMap::kRequestIds, "row_requests", pointers.row_requests, 4,
-               "row_map is not LIDX_ROWS_REQUEST_IDS");
+               name("row_map"), "is not LIDX_ROWS_REQUEST_IDS");
 }
 
 void set_row_pointers(RowView& view, const RowPointers& pointers) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "host/field_checks.h"
 #include "kernel/problem.h"
 
 namespace lidx {
@@ -21,8 +22,8 @@ RowFields row_fields(const Desc& desc) {
             desc.visibility, desc.length_type, desc.compress_ratio, desc.max_keys};
 }
 
-// Throws where a field is outside its limits.
-void check_rows(const RowFields& fields);
+// Throws where a field is outside its limits. name: the description's fields.
+void check_rows(const RowFields& fields, const Fields& name);
 
 // Without pointers. keys_limit: keys of a request; window_limit: keys of a row.
 RowView make_view(const RowFields& fields, int64_t keys_limit, int64_t window_limit);
@@ -36,8 +37,9 @@ RowPointers row_pointers(const Args& args) {
     return {args.context_lens, args.row_begin, args.row_end, args.cu_seqlens_q, args.row_requests};
 }
 
-// Throws where the view needs a pointer that is null or not aligned, or has no use for one that is given.
-void check_row_pointers(const RowView& view, const RowPointers& pointers);
+// Throws where the view needs a pointer that is null or not aligned, or has no use for one that is given. name: the
+// description's fields.
+void check_row_pointers(const RowView& view, const RowPointers& pointers, const Fields& name);
 void set_row_pointers(RowView& view, const RowPointers& pointers);
 
 }  // namespace lidx

@@ -25,7 +25,7 @@ bool physical(const lidx_topk_desc& desc) { return desc.index_kind == LIDX_INDEX
 // Elements between rows of k results; 0 in the description: k.
 int64_t output_stride(int64_t stride, int32_t k) { return stride != 0 ? stride : k; }
 
-void require_output_stride(const char* field, int64_t stride, int32_t k, const char* rows_field, int64_t rows) {
+void require_output_stride(const Field& field, int64_t stride, int32_t k, const Field& rows_field, int64_t rows) {
     if (stride != 0) require_range(field, stride, k, kMaxInt64);
     require_span(rows_field, rows, field, output_stride(stride, k), 4);
 }
@@ -65,29 +65,32 @@ TopkKernel kernel_of(int compute_capability, const TopkPlan& plan) {
 
 }  // namespace
 
-void check_topk_desc(const lidx_topk_desc& desc) {
+void check_topk_desc(const lidx_topk_desc& desc, const TopkFields& name) {
     require_struct_size(desc, "lidx_topk_desc", "lidx_topk_desc_init");
     if ((desc.flags & ~kTopkFlags) != 0)
-        fail(LIDX_ERR_VALUE, equals_bits("flags", desc.flags) +
+        fail(LIDX_ERR_VALUE, equals_bits(name.score("flags"), desc.flags) +
                                  ": may hold LIDX_FLAG_CAUSAL, LIDX_FLAG_RELATIVE_COLUMNS and LIDX_FLAG_PDL");
-    check_rows(row_fields(desc));
-    require_range("k", desc.k, 1, topk::kMaxK);
-    require_range("score_type", desc.score_type, LIDX_FP32, LIDX_BF16);
+    check_rows(row_fields(desc), name.score);
+    require_range(name.own("k"), desc.k, 1, topk::kMaxK);
+    require_range(name.score("score_type"), desc.score_type, LIDX_FP32, LIDX_BF16);
     const bool relative = (desc.flags & LIDX_FLAG_RELATIVE_COLUMNS) != 0;
-    require_range("score_stride", desc.score_stride, relative ? 0 : desc.max_keys, kMaxInt64);
-    require_span("max_rows", desc.max_rows, "score_stride", desc.score_stride, float_bytes(desc.score_type));
-    require_range("forced_first", desc.forced_first, 0, kMaxInt32);
-    require_range("forced_last", desc.forced_last, 0, kMaxInt32);
-    require_range("index_kind", desc.index_kind, LIDX_INDEX_POSITION, LIDX_INDEX_OFFSET);
-    require_range("sort", desc.sort, LIDX_SORT_POSITION, LIDX_SORT_SCORE);
-    require_output_stride("index_stride", desc.index_stride, desc.k, "max_rows", desc.max_rows);
-    require_output_stride("top_score_stride", desc.top_score_stride, desc.k, "max_rows", desc.max_rows);
+    require_range(name.score("score_stride"), desc.score_stride, relative ? 0 : desc.max_keys, kMaxInt64);
+    require_span(name.score("max_rows"), desc.max_rows, name.score("score_stride"), desc.score_stride,
+                 float_bytes(desc.score_type));
+    require_range(name.own("forced_first"), desc.forced_first, 0, kMaxInt32);
+    require_range(name.own("forced_last"), desc.forced_last, 0, kMaxInt32);
+    require_range(name.own("index_kind"), desc.index_kind, LIDX_INDEX_POSITION, LIDX_INDEX_OFFSET);
+    require_range(name.own("sort"), desc.sort, LIDX_SORT_POSITION, LIDX_SORT_SCORE);
+    require_output_stride(name.own("index_stride"), desc.index_stride, desc.k, name.score("max_rows"), desc.max_rows);
+    require_output_stride(name.own("top_score_stride"), desc.top_score_stride, desc.k, name.score("max_rows"),
+                          desc.max_rows);
     const char* why = physical(desc) ? " with LIDX_INDEX_PHYSICAL" : " without LIDX_INDEX_PHYSICAL";
-    require_range("page_size", desc.page_size, physical(desc) ? 1 : 0, physical(desc) ? kMaxInt32 : 0, why);
-    require_range("reserved", desc.reserved, 0, 0);
-    require_range("block_table_stride", desc.block_table_stride, physical(desc) ? 1 : 0,
+    require_range(name.score("page_size"), desc.page_size, physical(desc) ? 1 : 0, physical(desc) ? kMaxInt32 : 0, why);
+    require_range(name.own("reserved"), desc.reserved, 0, 0);
+    require_range(name.score("block_table_stride"), desc.block_table_stride, physical(desc) ? 1 : 0,
                   physical(desc) ? kMaxInt64 : 0, why);
-    require_span("batch", desc.batch, "block_table_stride", desc.block_table_stride, sizeof(int32_t));
+    require_span(name.score("batch"), desc.batch, name.score("block_table_stride"), desc.block_table_stride,
+                 sizeof(int32_t));
 }
 
 TopkPlan plan_topk(const lidx_topk_desc& desc, const DeviceLimits& device, const RowView& view, int64_t window_rows) {
@@ -133,11 +136,11 @@ TopkPlan plan_topk(const lidx_topk_desc& desc, const DeviceLimits& device, const
 void check_topk_args(const TopkPlan& plan, const lidx_topk_args& args) {
     const topk::TopkParams& p = plan.params;
     require_pointer("scores", args.scores, float_bytes(p.score_type));
-    check_row_pointers(p.view, row_pointers(args));
+    check_row_pointers(p.view, row_pointers(args), plan.name.score);
     require_if(p.index_kind == topk::IndexKind::kPhysical, "block_table", args.block_table, 4,
-               "index_kind is not LIDX_INDEX_PHYSICAL");
+               plan.name.own("index_kind"), "is not LIDX_INDEX_PHYSICAL");
     require_if(p.index_kind == topk::IndexKind::kOffset, "offsets", args.offsets, 4,
-               "index_kind is not LIDX_INDEX_OFFSET");
+               plan.name.own("index_kind"), "is not LIDX_INDEX_OFFSET");
     require_pointer("indices", args.indices, 4);
     if (args.top_scores != nullptr) require_pointer("top_scores", args.top_scores, 4);
     if (args.counts != nullptr) require_pointer("counts", args.counts, 4);
@@ -150,8 +153,8 @@ void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_t
     topk::TopkParams params = plan.params;
     const int64_t ctas = int64_t{window.end - window.first} * params.slices;
     if (ctas > kMaxInt32)
-        fail(LIDX_ERR_VALUE, equals("max_rows", params.view.rows) + ": " + std::to_string(params.slices) +
-                                 " CTAs each are more than 2^31 - 1");
+        fail(LIDX_ERR_VALUE, equals(plan.name.score("max_rows"), params.view.rows) + ": " +
+                                 std::to_string(params.slices) + " CTAs each are more than 2^31 - 1");
     set_row_pointers(params.view, row_pointers(args));
     params.view.first_row = window.first;
     params.view.end_row = window.end;
@@ -176,7 +179,8 @@ void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_t
              : plan.spread ? topk::spread_shared_bytes(params.map_words) : topk::shared_bytes(params.map_words));
     config.hStream = stream;
     if (config.sharedMemBytes > static_cast<unsigned>(context.kernels->shared_bytes_per_cta()))
-        fail(LIDX_ERR_UNSUPPORTED, equals("max_keys", plan.max_keys) + " with " + equals("k", params.k) + " needs " +
+        fail(LIDX_ERR_UNSUPPORTED, equals(plan.name.score("max_keys"), plan.max_keys) + " with " +
+                                       equals(plan.name.own("k"), params.k) + " needs " +
                                        std::to_string(config.sharedMemBytes) +
                                        " bytes of shared memory, the device gives a CTA " +
                                        std::to_string(context.kernels->shared_bytes_per_cta()));
@@ -209,7 +213,7 @@ void enqueue_topk(const lidx_context& context, const lidx_topk_desc& desc, const
 namespace {
 
 // Elements between rows, or shards, of lists. Both offsets together stay below 2^63 bytes: half of it each.
-int64_t list_stride(const char* field, int64_t stride, int64_t packed, const char* count_field, int64_t count) {
+int64_t list_stride(const Field& field, int64_t stride, int64_t packed, const Field& count_field, int64_t count) {
     require_range(field, stride, 0, kMaxInt64);
     const int64_t used = stride != 0 ? stride : packed;
     require_span(count_field, count, field, used, 8);

@@ -11,8 +11,12 @@
 
 namespace lidx {
 
+// The fields of a description, to those who gave it: an index description has some of them in its score.
+struct TopkFields {
+    Fields own, score;
+};
 // Throws where a field is outside its limits.
-void check_topk_desc(const lidx_topk_desc& desc);
+void check_topk_desc(const lidx_topk_desc& desc, const TopkFields& name = {});
 
 // Of a checked description.
 size_t topk_workspace_bytes(const lidx_context& context, const lidx_topk_desc& desc);
@@ -25,6 +29,7 @@ struct TopkPlan {
     bool spread = false;         // they are, by clusters (kernel/topk_spread.cu)
     bool pdl = false;            // launched with the attribute
     size_t workspace_bytes = 0;
+    TopkFields name;
 };
 // Of a checked description, for launches of up to window_rows rows. view: who sees what.
 TopkPlan plan_topk(const lidx_topk_desc& desc, const DeviceLimits& device, const RowView& view, int64_t window_rows);

@@ -52,14 +52,14 @@ const Row kPools[] = {
     {"stride 8", [](Call& c) { c.pool.k_page_stride += 8; }, LIDX_ERR_ALIGNMENT,
      "k_page_stride = 8456: must be a multiple of 16"},
     {"stride small", [](Call& c) { c.pool.k_page_stride = 8176; }, LIDX_ERR_VALUE,
-     "k_page_stride = 8176: must be at least 8192 = page_size * depth"},
+     "k_page_stride = 8176: must be at least 8192 = page_size * 128 bytes"},
     {"stride < 0", [](Call& c) { c.pool.k_page_stride = -16; }, LIDX_ERR_VALUE, "k_page_stride = -16"},
     {"stride 2^40", [](Call& c) { c.pool.k_page_stride = int64_t{1} << 40; }, LIDX_ERR_VALUE,
      "k_page_stride = 1099511"},
     {"scale stride 2", [](Call& c) { c.pool.k_scale_page_stride += 2; }, LIDX_ERR_ALIGNMENT,
      "k_scale_page_stride = 8450: must be a multiple of 4"},
     {"scale stride small", [](Call& c) { c.pool.k_scale_page_stride = 252; }, LIDX_ERR_VALUE,
-     "k_scale_page_stride = 252: must be at least 256 = page_size * 4"},
+     "k_scale_page_stride = 252: must be at least 256 = page_size * 4 bytes"},
     {"span", [](Call& c) { c.pool.k_page_stride = (int64_t{1} << 40) - 16, c.pool.num_pages = 1 << 24; },
      LIDX_ERR_VALUE, "num_pages * k_page_stride must be below 2^63"},
     {"no codes", [](Call& c) { c.pool.k_base = nullptr; }, LIDX_ERR_NULL, "k_base is null"},
@@ -169,6 +169,17 @@ const Row kQueries[] = {
 const Row kCaches[] = {
     {"size", [](Call& c) { c.desc.struct_size = 1; }, LIDX_ERR_STRUCT_SIZE, "lidx_cache_desc.struct_size = 1: this"},
     {"no pool", [](Call& c) { c.desc.pool = nullptr; }, LIDX_ERR_NULL, "pool is null"},
+    {"pool's depth", [](Call& c) { c.pool.depth = 96; }, LIDX_ERR_UNSUPPORTED, ": pool.depth = 96: the cache kernels"},
+    {"pool's pages", [](Call& c) { c.pool.num_pages = 0; }, LIDX_ERR_VALUE, ": pool.num_pages = 0: must be 1 .. "},
+    {"pool's stride", [](Call& c) { c.pool.k_page_stride = 8176; }, LIDX_ERR_VALUE,
+     ": pool.k_page_stride = 8176: must be at least 8192 = pool.page_size * 128 bytes"},
+    {"pool's scale stride", [](Call& c) { c.pool.k_scale_page_stride = 252; }, LIDX_ERR_VALUE,
+     ": pool.k_scale_page_stride = 252: must be at least 256 = pool.page_size * 4 bytes"},
+    {"pool's span", [](Call& c) { c.pool.k_page_stride = (int64_t{1} << 40) - 16, c.pool.num_pages = 1 << 24; },
+     LIDX_ERR_VALUE, "1 * pool.num_pages * pool.k_page_stride must be below 2^63"},
+    {"pool's codes", [](Call& c) { c.pool.k_base = nullptr; }, LIDX_ERR_NULL, ": pool.k_base is null"},
+    {"pool's scales", [](Call& c) { c.pool.k_scale_base = address<void>(0x30002); }, LIDX_ERR_ALIGNMENT,
+     ": pool.k_scale_base = address 0x30002: must be a multiple of 4"},
     {"flags", [](Call& c) { c.desc.flags = 1; }, LIDX_ERR_VALUE, "flags = 0x1: must be 0"},
     {"layers", [](Call& c) { c.desc.layers = -1; }, LIDX_ERR_VALUE, "layers = -1: must be 1 .. 1024"},
     {"many layers", [](Call& c) { c.desc.layers = 1025; }, LIDX_ERR_VALUE, "layers = 1025: must be 1 .. 1024"},
@@ -191,7 +202,7 @@ TEST_CASE("cache calls: every bad field is refused with its name") {
         lidx_cache* cache = nullptr;
         fixture.refused(lidx_store_enqueue(fixture.context, &call.pool, &call.store, nullptr), row.status, row.part);
         fixture.refused(lidx_gather_enqueue(fixture.context, &call.pool, &call.gather, nullptr), row.status, row.part);
-        fixture.refused(lidx_cache_create(fixture.context, &call.desc, &cache), row.status, row.part);
+        fixture.refused(lidx_cache_create(fixture.context, &call.desc, &cache), row.status, "pool.");
         CHECK(cache == nullptr);
     }
     for (const Row& row : kStores) {

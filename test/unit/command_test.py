@@ -769,8 +769,8 @@ class Index(Command):
         case = self.gen("case", "--keys", 100, "--heads", 32)
         out = self.path("i.npy")
         common = ("index", "--in", case, "--out", out, "--device", DEVICE)
-        self.refused(2, "workspace_budget_bytes = 511: one row of max_keys = 100 needs 640", *common, "--budget-bytes",
-                     511)
+        self.refused(2, "workspace_budget_bytes = 511: one row of score.max_keys = 100 needs 640", *common,
+                     "--budget-bytes", 511)
         self.refused(2, "4097", *common, "--k", 4097)
         self.refused(2, "--offsets: only --output ragged adds them, not local", *common, "--offsets", case)
         write_npy(self.path("offsets.npy"), (3,), array.array("i", [0] * 3))
