@@ -21,6 +21,8 @@
 #include "catch_any.h"
 #include "ptx_samples.h"
 
+extern "C" const char* ptxemu_last_error(void);   // of the emulator alone
+
 namespace {
 
 std::string temporary(const char* name) {
@@ -37,8 +39,8 @@ bool passes_alone(const char* test_case, const std::vector<std::pair<std::string
     REQUIRE(child >= 0);
     if (child == 0) {
         for (const char* name : {"PTXEMU_CC", "PTXEMU_SMS", "PTXEMU_SEED", "PTXEMU_SEED_STEP", "PTXEMU_THREADS",
-                                 "PTXEMU_CHECK", "PTXEMU_PROGRESS", "PTXEMU_STATS", "PTXEMU_PTX",
-                                 "PTXEMU_MAX_INSTRUCTIONS", "PTXEMU_ANY_LEADER"}) {
+                                 "PTXEMU_CHECK", "PTXEMU_PROGRESS", "PTXEMU_STATS", "PTXEMU_PTX", "PTXEMU_DETAIL",
+                                 "PTXEMU_TRACE", "PTXEMU_MAX_INSTRUCTIONS", "PTXEMU_ANY_LEADER"}) {
             unsetenv(name);
         }
         for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
@@ -50,6 +52,30 @@ bool passes_alone(const char* test_case, const std::vector<std::pair<std::string
     REQUIRE(waitpid(child, &status, 0) == child);
     const bool ran = std::remove(mark.c_str()) != 0;
     return ran && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+std::string file_text(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// What run() prints on stderr.
+template <class Run>
+std::string printed_by(Run&& run) {
+    const std::string path = temporary("stderr");
+    const int kept = dup(2), file = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+    REQUIRE(kept >= 0);
+    REQUIRE(file >= 0);
+    std::fflush(stderr);
+    dup2(file, 2);
+    run();
+    std::fflush(stderr);
+    dup2(kept, 2);
+    close(file);
+    close(kept);
+    const std::string text = file_text(path);
+    std::remove(path.c_str());
+    return text;
 }
 
 void arrived() {
@@ -128,11 +154,6 @@ CUresult launch(CUfunction f, unsigned threads, unsigned shared_bytes, void** pa
     return cuLaunchKernel(f, 1, 1, 1, threads, 1, 1, shared_bytes, nullptr, params, nullptr);
 }
 
-std::string file_text(const std::string& path) {
-    std::ifstream file(path);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 // Adds 0.5 to n floats of value 1 with 3 blocks of 64 threads; the floats afterwards.
 std::vector<float> run_add(CUmodule module, int n) {
     CUfunction f = nullptr;
@@ -188,6 +209,16 @@ TEST_CASE("nothing works before cuInit", "[driver]") { CHECK(passes_alone("alone
 TEST_CASE("alone: cuInit refuses", "[.][alone]") {
     arrived();
     CHECK(cuInit(0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(ptxemu_last_error() == "ptxemu: cuInit: " + std::string(std::getenv("LIDX_TEST_EXPECTED")) +
+                                     " (CUDA_ERROR_INVALID_VALUE)");
+}
+
+TEST_CASE("alone: a variable that is misspelt is told", "[.][alone]") {
+    arrived();
+    const std::string text = printed_by([] { CHECK(cuInit(0) == CUDA_SUCCESS); });
+    CHECK(text == "ptxemu: cuInit: PTXEMU_CHEK is ignored: there are PTXEMU_CC, PTXEMU_SMS, PTXEMU_SEED, "
+                  "PTXEMU_SEED_STEP, PTXEMU_THREADS, PTXEMU_CHECK, PTXEMU_ANY_LEADER, PTXEMU_DETAIL, PTXEMU_PROGRESS, "
+                  "PTXEMU_MAX_INSTRUCTIONS, PTXEMU_STATS, PTXEMU_PTX, PTXEMU_TRACE\n");
 }
 
 TEST_CASE("alone: sm_80 with 7 SMs", "[.][alone]") {
@@ -238,16 +269,35 @@ TEST_CASE("alone: the default device", "[.][alone]") {
 }
 
 TEST_CASE("the environment makes the device, or cuInit refuses", "[driver]") {
-    const std::pair<const char*, const char*> wrong[] = {
-        {"PTXEMU_CC", "85"},       {"PTXEMU_CC", "abc"},  {"PTXEMU_CC", "-90"},
-        {"PTXEMU_SMS", "0"},       {"PTXEMU_SMS", "1e3"}, {"PTXEMU_THREADS", "0"},
-        {"PTXEMU_SEED", "1 "},     {"PTXEMU_CHECK", "2"}, {"PTXEMU_SEED", "18446744073709551616"},
-        {"PTXEMU_PROGRESS", "yes"},  {"PTXEMU_ANY_LEADER", "2"}, {"PTXEMU_SEED_STEP", "-1"},
-        {"PTXEMU_MAX_INSTRUCTIONS", "0"}, {"PTXEMU_MAX_INSTRUCTIONS", "-1"}, {"PTXEMU_MAX_INSTRUCTIONS", "1e9"}};
-    for (const auto& [name, value] : wrong) {
-        INFO(name << "=" << value);
-        CHECK(passes_alone("alone: cuInit refuses", {{name, value}}));
+    const std::string devices = "one of 80, 90, 100, 103", flag = "0 or 1", number = "a whole number from ",
+                      small = number + "1 to 1024", any = number + "0 to 18446744073709551615",
+                      some = number + "1 to 18446744073709551615";
+    const struct {
+        std::string name, value, expected;
+    } wrong[] = {
+        {"PTXEMU_CC", "70", devices},
+        {"PTXEMU_CC", "85", devices},
+        {"PTXEMU_CC", "abc", devices},
+        {"PTXEMU_CC", "-90", devices},
+        {"PTXEMU_SMS", "0", small},
+        {"PTXEMU_SMS", "1e3", small},
+        {"PTXEMU_THREADS", "0", small},
+        {"PTXEMU_SEED", "1 ", any},
+        {"PTXEMU_SEED", "18446744073709551616", any},
+        {"PTXEMU_SEED_STEP", "-1", any},
+        {"PTXEMU_CHECK", "2", flag},
+        {"PTXEMU_ANY_LEADER", "2", flag},
+        {"PTXEMU_DETAIL", "on", flag},
+        {"PTXEMU_PROGRESS", "yes", flag},
+        {"PTXEMU_MAX_INSTRUCTIONS", "0", some},
+        {"PTXEMU_MAX_INSTRUCTIONS", "-1", some},
+        {"PTXEMU_MAX_INSTRUCTIONS", "1e9", some}};
+    for (const auto& row : wrong) {
+        INFO(row.name << "=" << row.value);
+        const std::string expected = row.name + "='" + row.value + "' is not " + row.expected;
+        CHECK(passes_alone("alone: cuInit refuses", {{row.name, row.value}, {"LIDX_TEST_EXPECTED", expected}}));
     }
+    CHECK(passes_alone("alone: a variable that is misspelt is told", {{"PTXEMU_CHEK", "1"}}));
     CHECK(passes_alone("alone: sm_80 with 7 SMs", {{"PTXEMU_CC", "80"}, {"PTXEMU_SMS", "7"}, {"PTXEMU_SEED", ""}}));
     CHECK(passes_alone("alone: the default device", {}));
 }
@@ -693,19 +743,10 @@ TEST_CASE("alone: a warning is printed once a function", "[.][alone]") {
     arrived();
     Fixture x;
     const CUfunction f = x.function(x.load(kSameValue), "same_value");
-    const std::string path = temporary("warnings");
-    const int kept = dup(2), file = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
-    REQUIRE(kept >= 0);
-    REQUIRE(file >= 0);
     const auto printed = [&](CUfunction launched) {
-        std::fflush(stderr);
-        REQUIRE(ftruncate(file, 0) == 0);
-        REQUIRE(lseek(file, 0, SEEK_SET) == 0);
-        dup2(file, 2);
-        const CUresult result = launch(launched, 64, 0, nullptr);
-        dup2(kept, 2);
+        CUresult result = CUDA_ERROR_UNKNOWN;
+        const std::string text = printed_by([&] { result = launch(launched, 64, 0, nullptr); });
         REQUIRE(result == CUDA_SUCCESS);
-        const std::string text = file_text(path);
         size_t count = 0;
         for (size_t at = text.find("[race-same-value]"); at != text.npos; at = text.find("[race-same-value]", at + 1))
             ++count;
@@ -715,9 +756,6 @@ TEST_CASE("alone: a warning is printed once a function", "[.][alone]") {
     CHECK(printed(f) == 0);
     CHECK(printed(f) == 0);
     CHECK(printed(x.function(x.load(kSameValue), "same_value")) == 1);   // another module's
-    close(file);
-    close(kept);
-    std::remove(path.c_str());
 }
 TEST_CASE("a warning is printed once a function", "[driver]") {
     CHECK(passes_alone("alone: a warning is printed once a function", {{"PTXEMU_CHECK", "1"}}));
@@ -743,6 +781,9 @@ TEST_CASE("launches: misuse", "[driver]") {
     CHECK(shape(bounded, 1, 1, 65, 1, 1) == CUDA_ERROR_INVALID_VALUE);
     CHECK(shape(bounded, 1, 1, 64, 1, 1) == CUDA_SUCCESS);
     CHECK(cuLaunchKernel(exact, 1, 1, 1, 64, 1, 1, 0, nullptr, nullptr, nullptr) == CUDA_ERROR_INVALID_VALUE);
+    if (!on_silicon)
+        CHECK(std::string(ptxemu_last_error()).find(": block 64,1,1 differs from the kernel's .reqntid 32,2,1 (") !=
+              std::string::npos);
     CHECK(cuLaunchKernel(exact, 1, 1, 1, 32, 2, 1, 0, nullptr, nullptr, nullptr) == CUDA_SUCCESS);
     CHECK(launch(bounded, 32, 47 * 1024 + 1, params) == CUDA_ERROR_INVALID_VALUE);
     CHECK(launch(bounded, 32, 47 * 1024, params) == CUDA_SUCCESS);
@@ -767,6 +808,9 @@ TEST_CASE("launches: misuse", "[driver]") {
     attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
     attribute.value.clusterDim = {2, 1, 1};
     CHECK(cuLaunchKernelEx(&config, store, params, nullptr) == CUDA_ERROR_INVALID_CLUSTER_SIZE);   // grid 1, cluster 2
+    if (!on_silicon)
+        CHECK(std::string(ptxemu_last_error()).find(": grid 1,1,1 is not a multiple of the cluster 2,1,1 (") !=
+              std::string::npos);
     attribute.value.clusterDim = {16, 1, 1};
     config.gridDimX = 16;
     CHECK(cuLaunchKernelEx(&config, store, params, nullptr) == CUDA_ERROR_INVALID_CLUSTER_SIZE);

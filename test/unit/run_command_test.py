@@ -273,6 +273,8 @@ class Arguments(Command):
                                                           "to 4294967295 (u32)"),
                 ({"n": {"scalar": -1, "type": "u32"}}, "scalar: -1, expected"),
                 ({"n": {"scalar": 1, "type": "u33"}}, 'entry 3: type: "u33", expected one of u8,'),
+                ({"n": {"scalar": 1, "type": 999 * "é"}}, 'entry 3: type: "' + 37 * "é" + '...", expected one of u8,'),
+                ({"n": {"scalar": 1, "type": "u32", 999 * "é": 1}}, "unknown field '" + 38 * "é" + "...', expected"),
                 ({"n": {"scalar": 1, "type": "u64"}}, "entry 3: 8 bytes, parameter 3 (n) has 4"),
                 ({"n": {"scalar": 1, "type": "u8"}}, "entry 3: 1 byte, parameter 3 (n) has 4"),
                 ({"n": {"scaler": 1, "type": "u32"}}, "struct; there is scaler, type"),
@@ -301,7 +303,10 @@ class Arguments(Command):
 
 class Outcomes(Command):
     def test_usage(self):
-        self.assertIn("X,Y,Z", self.run_ptx(HANG, grid="1,0", code=2))
+        self.assertIn("--grid: Value '1,0' is not X, X,Y or X,Y,Z", self.run_ptx(HANG, grid="1,0", code=2))
+        self.assertIn("--grid: Value '" + 38 * "é" + "...' is not X,", self.run_ptx(HANG, grid=99 * "é", code=2))
+        self.assertIn(".target sm_120 does not run on any of compute capability 80, 90, 100, 103",
+                      self.run_ptx(HANG.replace("sm_90a", "sm_120"), code=2))
         self.assertIn("has no kernel 'other', it has: hang", self.run_ptx(HANG, "--kernel", "other", code=2))
         self.assertIn(":4: ", self.run_ptx(HEADER + "nonsense\n", code=2))
         self.assertIn("kernel.ptx:6: ", self.run_ptx(HEADER + ".visible .entry k() {\n.reg .b32 %r;\n"

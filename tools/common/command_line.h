@@ -15,6 +15,7 @@
 #include <system_error>
 #include <vector>
 
+#include "texts.h"
 #include "tool_failure.h"
 
 namespace tool {
@@ -28,7 +29,7 @@ CLI::Validator whole(T low, T high) {
                 const char* end = text.data() + text.size();
                 const auto result = std::from_chars(text.data(), end, value);
                 if (result.ec != std::errc() || result.ptr != end || value < low || value > high)
-                    return "Value '" + text.substr(0, 40) + "' is not a whole number from " + std::to_string(low) +
+                    return "Value '" + shown(text) + "' is not a whole number from " + std::to_string(low) +
                            " to " + std::to_string(high);
                 text = std::to_string(value);
                 return "";
@@ -38,16 +39,11 @@ CLI::Validator whole(T low, T high) {
 
 // One of these words. CLI11's own IsMember puts nothing around the value, which may be empty.
 inline CLI::Validator one_of(std::vector<std::string> words) {
-    const auto list = [words](const char* between) {
-        std::string text;
-        for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
-        return text;
-    };
-    return {[words, all = list(", ")](std::string& text) -> std::string {
+    return {[words](std::string& text) -> std::string {
                 if (std::find(words.begin(), words.end(), text) != words.end()) return "";
-                return "Value '" + text.substr(0, 40) + "' is none of " + all;
+                return "Value '" + shown(text) + "' is none of " + joined(words);
             },
-            "{" + list(",") + "}"};
+            "{" + joined(words, ",") + "}"};
 }
 
 // What is wrong with the arguments, and whose --help says more; where there is no subcommand, which ones there are, and
@@ -73,13 +69,12 @@ inline bool report_arguments(const CLI::App& app, const CLI::ParseError& error) 
                          ": a value is missing, " +
                              what.substr(at + begin.size(), what.size() - end.size() - at - begin.size()));
     } else if (error.get_name() == "RequiredError") {
-        std::string list;
-        for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-            list += (list.empty() ? "" : ", ") + command->get_name();
+        const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
         const auto words = app.remaining();
         const std::string kind = !words.empty() && words[0].starts_with("-") ? "option" : "subcommand";
         what = (words.empty() ? "a subcommand is required" : "there is no " + kind + " '" + words[0] + "'") +
-               "; the subcommands are " + list;
+               "; the subcommands are " +
+               joined(commands, ", ", [](const CLI::App* command) { return command->get_name(); });
     }
     std::fprintf(stderr, "%s: %s\nRun %s --help for more information.\n", who.c_str(), what.c_str(), who.c_str());
     return true;

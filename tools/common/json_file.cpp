@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "input_file.h"
+#include "texts.h"
 #include "tool_failure.h"
 
 namespace tool {
@@ -28,13 +29,8 @@ std::string json_text(const nlohmann::ordered_json& json) {
 }
 
 std::string json_shown(const nlohmann::json& value) {
-    constexpr size_t kMostBytes = 80;
-    std::string text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    if (text.size() <= kMostBytes) return text;
-    const std::string rest = value.is_string() ? "...\"" : "...";
-    size_t end = kMostBytes - rest.size();
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;   // inside a UTF-8 character
-    return text.substr(0, end) + rest;
+    return shown(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                 value.is_string() ? "...\"" : "...");
 }
 
 }  // namespace tool

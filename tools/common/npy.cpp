@@ -6,9 +6,10 @@
 #include <limits>
 #include <string_view>
 
-#include "tool_failure.h"
 #include "input_file.h"
 #include "output_file.h"
+#include "texts.h"
+#include "tool_failure.h"
 
 namespace tool {
 
@@ -67,7 +68,7 @@ class HeaderParser {
     }
     static std::string printable(std::string text) {
         for (char& c : text) c = c >= 32 && c < 127 ? c : '?';
-        return text.substr(0, 40);
+        return shown(text);
     }
     void skip_space() {
         while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t')) ++at_;

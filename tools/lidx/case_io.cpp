@@ -11,6 +11,7 @@
 #include "input_file.h"
 #include "npy.h"
 #include "output_file.h"
+#include "texts.h"
 
 namespace lidx::command {
 
@@ -193,11 +194,9 @@ void require_known_fields(const nlohmann::json& json, const std::filesystem::pat
     constexpr const char* kFields[] = {"format", "version", "layout", "page_size", "lattice", "row_map", "visibility",
                                        "compress_ratio", "batch", "rows", "heads", "depth", "longest", "num_pages",
                                        "origin"};
-    std::string expected;
-    for (const char* name : kFields) expected += (expected.empty() ? "" : ", ") + std::string(name);
     for (const auto& [name, value] : json.items())
         require(std::find(std::begin(kFields), std::end(kFields), name) != std::end(kFields), json_path,
-                "field '" + name + "' is none of a case; there are " + expected);
+                "field '" + name + "' is none of a case; there are " + joined(kFields));
 }
 
 // Of case.json alone.

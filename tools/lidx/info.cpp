@@ -16,6 +16,7 @@
 #include "host/kernel_table.h"
 #include "kernel/cache_layout.h"
 #include "machine.h"
+#include "texts.h"
 
 namespace lidx::command {
 
@@ -30,10 +31,9 @@ Json registers_of(const char* source, const char* symbol) {
 }
 
 std::string registers_text(const Json& registers) {
-    std::string text;
-    for (const auto& [architecture, count] : registers.items())
-        text += (text.empty() ? "" : ", ") + architecture + " " + std::to_string(count.get<int>());
-    return text;
+    return joined(registers.items(), ", ", [](const auto& item) {
+        return item.key() + " " + std::to_string(item.value().template get<int>());
+    });
 }
 
 Json other_kernel(const char* source, const char* symbol) {

@@ -22,6 +22,7 @@
 #include "progress.h"
 #include "score_file.h"
 #include "test/ref/bf16.h"
+#include "texts.h"
 
 namespace lidx::command {
 
@@ -40,9 +41,7 @@ struct Selection {
 std::string named(const nlohmann::json& field, const std::string& where, const std::vector<std::string>& names) {
     for (const std::string& name : names)
         if (field == name) return name;
-    std::string expected;
-    for (const std::string& name : names) expected += (expected.empty() ? "" : ", ") + name;
-    bad_input(where + ": " + json_shown(field) + ", expected one of " + expected);
+    bad_input(where + ": " + json_shown(field) + ", expected one of " + joined(names));
 }
 
 Selection read_selection(const VerifyOptions& options, int64_t k) {

@@ -27,10 +27,6 @@ CUresult result_of(RunStatus status) {
     return CUDA_ERROR_UNKNOWN;
 }
 
-std::string dims_text(const Dim3& d) {
-    return std::to_string(d.x) + "x" + std::to_string(d.y) + "x" + std::to_string(d.z);
-}
-
 uint64_t volume(const Dim3& d) { return uint64_t{d.x} * d.y * d.z; }
 
 void check_cluster(const State& s, const LoadedFunction& f, const Launch& launch) {
@@ -42,15 +38,16 @@ void check_cluster(const State& s, const LoadedFunction& f, const Launch& launch
     }
     const uint64_t most = f.non_portable_cluster ? 16 : 8;
     if (cluster > most) {
-        fail(CUDA_ERROR_INVALID_CLUSTER_SIZE, "cluster " + dims_text(launch.cluster) + " has " +
+        fail(CUDA_ERROR_INVALID_CLUSTER_SIZE, "cluster " + option_text(launch.cluster) + " has " +
                                                   std::to_string(cluster) + " blocks, more than " +
                                                   std::to_string(most));
     }
     const uint32_t dims[3] = {launch.cluster.x, launch.cluster.y, launch.cluster.z};
     for (int d = 0; d < 3; ++d) {
         if (grid[d] % dims[d] != 0) {
-            fail(CUDA_ERROR_INVALID_CLUSTER_SIZE,
-                 "grid " + dims_text(launch.grid) + " is not a multiple of the cluster " + dims_text(launch.cluster));
+            fail(CUDA_ERROR_INVALID_CLUSTER_SIZE, "grid " + option_text(launch.grid) +
+                                                      " is not a multiple of the cluster " +
+                                                      option_text(launch.cluster));
         }
     }
 }
@@ -70,13 +67,13 @@ void check_shape(const State& s, const LoadedFunction& f, const Launch& launch) 
     }
     const uint64_t threads = volume(launch.block);
     if (threads > kMaxThreadsPerBlock) {
-        fail(CUDA_ERROR_INVALID_VALUE, "block " + dims_text(launch.block) + " has " + std::to_string(threads) +
+        fail(CUDA_ERROR_INVALID_VALUE, "block " + option_text(launch.block) + " has " + std::to_string(threads) +
                                            " threads, more than " + std::to_string(kMaxThreadsPerBlock));
     }
     const uint32_t* required = f.function->reqntid;
     if (required[0] != 0 && !std::equal(required, required + 3, block)) {
-        fail(CUDA_ERROR_INVALID_VALUE, "block " + dims_text(launch.block) + " differs from the kernel's .reqntid " +
-                                           dims_text({required[0], required[1], required[2]}));
+        fail(CUDA_ERROR_INVALID_VALUE, "block " + option_text(launch.block) + " differs from the kernel's .reqntid " +
+                                           option_text({required[0], required[1], required[2]}));
     }
     if (threads > static_cast<uint64_t>(f.max_threads())) {
         fail(CUDA_ERROR_INVALID_VALUE,
@@ -185,7 +182,7 @@ void resolve_cluster(const LoadedFunction& f, bool has_cluster, Launch& launch) 
         if (has_cluster &&
             (fixed.x != launch.cluster.x || fixed.y != launch.cluster.y || fixed.z != launch.cluster.z)) {
             fail(CUDA_ERROR_INVALID_VALUE,
-                 "cluster " + dims_text(launch.cluster) + " differs from the kernel's " + dims_text(fixed));
+                 "cluster " + option_text(launch.cluster) + " differs from the kernel's " + option_text(fixed));
         }
         launch.cluster = fixed;
     } else if (f.function->explicit_cluster && !has_cluster) {
@@ -198,12 +195,12 @@ void check_preferred(const Dim3& preferred, const Launch& launch) {
     if (preferred.x == 0) return;
     const Dim3 &regular = launch.cluster, &grid = launch.grid;
     if (preferred.x % regular.x != 0 || preferred.y % regular.y != 0 || preferred.z != regular.z) {
-        fail(CUDA_ERROR_INVALID_CLUSTER_SIZE, "preferred cluster " + dims_text(preferred) + " is no multiple of " +
-                                                  dims_text(regular) + " in x and y, and the same in z");
+        fail(CUDA_ERROR_INVALID_CLUSTER_SIZE, "preferred cluster " + option_text(preferred) + " is no multiple of " +
+                                                  option_text(regular) + " in x and y, and the same in z");
     }
     if (grid.x % preferred.x != 0 || grid.y % preferred.y != 0) {
         fail(CUDA_ERROR_INVALID_CLUSTER_SIZE,
-             "grid " + dims_text(grid) + " is no multiple of the preferred cluster " + dims_text(preferred));
+             "grid " + option_text(grid) + " is no multiple of the preferred cluster " + option_text(preferred));
     }
 }
 
@@ -229,7 +226,7 @@ void check_cooperative(const State& s, const LoadedFunction& f, const Launch& la
                                         f.function->static_shared_bytes + uint64_t{launch.dynamic_shared_bytes},
                                         in_cluster);
     if (volume(launch.grid) <= most) return;
-    fail(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "cooperative grid " + dims_text(launch.grid) + " has " +
+    fail(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "cooperative grid " + option_text(launch.grid) + " has " +
                                                       std::to_string(volume(launch.grid)) +
                                                       " blocks, the device holds " + std::to_string(most) + " at once");
 }

@@ -6,6 +6,9 @@
 
 namespace ptxemu {
 
+// Of the devices that can be emulated: major * 10 + minor.
+inline constexpr int kComputeCapabilities[] = {80, 90, 100, 103};
+
 // Limits of the emulated device by compute capability (CUDA C++ Programming Guide, "Compute Capabilities").
 struct Limits {
     int shared_per_sm, shared_per_block_optin, threads_per_sm, blocks_per_sm, l2_bytes;

@@ -6,10 +6,14 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "command_line.h"
+#include "occupancy.h"
 #include "run_command.h"
+#include "texts.h"
 
 namespace {
 
@@ -68,9 +72,15 @@ CLI::Validator dimensions(Dim3* to) {
                     }
                     if (*at++ != ',') break;
                 }
-                return "Value '" + text.substr(0, 40) + "' is not X, X,Y or X,Y,Z with numbers from 1 to 4294967295";
+                return "Value '" + tool::shown(text) + "' is not X, X,Y or X,Y,Z with numbers from 1 to 4294967295";
             },
             "X,Y,Z"};
+}
+
+CLI::Validator one_of_devices() {
+    std::vector<std::string> words;
+    for (const int device : kComputeCapabilities) words.push_back(std::to_string(device));
+    return tool::one_of(words);
 }
 
 // The command line as a shell would take it, without the options that choose seeds.
@@ -119,7 +129,7 @@ void add_run(CLI::App& app, std::function<int()>& chosen, const std::string& rep
     command->add_flag("--any-leader", o->any_leader, 
                       "Seeds other than 0 have elect.sync choose other lanes than the lowest");
     command->add_option("--cc", o->compute_capability, "Compute capability of the device; default: the PTX target's")
-        ->check(tool::one_of({"80", "90", "100", "103"}));
+        ->check(one_of_devices());
     command->add_option("--sms", o->multiprocessors, "Its multiprocessors")
         ->transform(whole(1, 1024))
         ->capture_default_str();
@@ -145,7 +155,7 @@ void add_info(CLI::App& app, std::function<int()>& chosen) {
     const auto o = std::make_shared<InfoOptions>();
     command->add_option("FILE", o->file, "PTX text, or a fat binary with PTX")->required();
     command->add_option("--cc", o->compute_capability, "Compute capability that chooses among a fat binary's texts")
-        ->check(tool::one_of({"80", "90", "100", "103"}));
+        ->check(one_of_devices());
     command->footer(
         "Parameters are listed with their offset, size and type: what args.json of ptxemu run has an entry for each.\n"
         "\n"

@@ -15,12 +15,15 @@
 #include "json_file.h"
 #include "npy.h"
 #include "tensor_map.h"
+#include "texts.h"
 #include "tool_failure.h"
 
 namespace ptxemu {
 namespace {
 
 using nlohmann::json;
+using tool::joined;
+using tool::json_shown;
 
 enum class Kind : uint8_t { kUnsigned, kSigned, kFloat32, kFloat64, kSmallFloat };
 
@@ -61,17 +64,10 @@ struct Place {
     Place operator/(const std::string& part) const { return {text + ": " + part}; }
 };
 
-std::string shown(const json& value) {
-    std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-    return text.size() > 60 ? text.substr(0, 57) + "..." : text;
-}
-
 void check_keys(const Place& at, const json& object, std::initializer_list<const char*> known) {
     for (const auto& [key, value] : object.items()) {
         if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-        std::string list;
-        for (const char* name : known) list += (list.empty() ? "" : ", ") + std::string(name);
-        at.fail("unknown field '" + key + "', expected " + list);
+        at.fail("unknown field '" + tool::shown(key) + "', expected " + joined(known));
     }
 }
 
@@ -81,9 +77,7 @@ const ElementType& type_named(const Place& at, const json& value) {
         for (const ElementType& t : kTypes)
             if (name == t.name || is_word_of(name, t.other_names)) return t;
     }
-    std::string list;
-    for (const ElementType& t : kTypes) list += (list.empty() ? "" : ", ") + std::string(t.name);
-    at.fail(shown(value) + ", expected one of " + list);
+    at.fail(json_shown(value) + ", expected one of " + joined(kTypes, ", ", &ElementType::name));
 }
 
 std::optional<uint64_t> hexadecimal(const json& value) {
@@ -111,7 +105,8 @@ uint64_t encode(const Place& at, const json& value, const ElementType& type) {
     const int bits = type.bytes * 8;
     const uint64_t mask = bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
     if (const auto raw = hexadecimal(value)) {
-        if (*raw > mask) at.fail(shown(value) + " has more than the " + std::to_string(bits) + " bits of " + type.name);
+        if (*raw > mask)
+            at.fail(json_shown(value) + " has more than the " + std::to_string(bits) + " bits of " + type.name);
         return *raw;
     }
     if (type.kind == Kind::kUnsigned || type.kind == Kind::kSigned) {
@@ -123,7 +118,7 @@ uint64_t encode(const Place& at, const json& value, const ElementType& type) {
         else if (value.is_number_integer()) fits = is_signed && value.get<int64_t>() >= lowest;
         else if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
         if (!fits) {
-            at.fail(shown(value) + ", expected a whole number from " + std::to_string(lowest) + " to " +
+            at.fail(json_shown(value) + ", expected a whole number from " + std::to_string(lowest) + " to " +
                     std::to_string(highest) + " (" + type.name + "), or \"0x..\"");
         }
         return (value.is_number_unsigned() ? value.get<uint64_t>()
@@ -133,12 +128,12 @@ uint64_t encode(const Place& at, const json& value, const ElementType& type) {
     if (value == "nan") return encode_float(std::numeric_limits<double>::quiet_NaN(), type);
     if (value == "inf") return encode_float(std::numeric_limits<double>::infinity(), type);
     if (value == "-inf") return encode_float(-std::numeric_limits<double>::infinity(), type);
-    at.fail(shown(value) + ", expected a number, \"nan\", \"inf\", \"-inf\" or \"0x..\" (" + type.name + ")");
+    at.fail(json_shown(value) + ", expected a number, \"nan\", \"inf\", \"-inf\" or \"0x..\" (" + type.name + ")");
 }
 
 uint64_t whole(const Place& at, const json& value, uint64_t highest) {
     if (value.is_number_unsigned() && value.get<uint64_t>() <= highest) return value.get<uint64_t>();
-    at.fail(shown(value) + ", expected a whole number from 0 to " + std::to_string(highest));
+    at.fail(json_shown(value) + ", expected a whole number from 0 to " + std::to_string(highest));
 }
 
 struct Buffer {
@@ -200,9 +195,7 @@ uint32_t enumerator(const Place& at, const json& value, const Name (&names)[N], 
         for (const Name& n : names)
             if (name == n.name) return n.value;
     }
-    std::string list;
-    for (const Name& n : names) list += (list.empty() ? "" : ", ") + std::string(n.name);
-    at.fail(shown(value) + ", expected one of " + list);
+    at.fail(json_shown(value) + ", expected one of " + joined(names, ", ", &Name::name));
 }
 
 uint64_t splitmix(uint64_t& state) {
@@ -226,7 +219,7 @@ struct ArgumentList {
 
     std::filesystem::path resolve(const Place& at, const json& name) const {
         const bool usable = name.is_string() && name != "" && name.get<std::string>().find('\0') == std::string::npos;
-        if (!usable) at.fail(shown(name) + ", expected a file name");
+        if (!usable) at.fail(json_shown(name) + ", expected a file name");
         const std::filesystem::path path(name.get<std::string>());
         return path.is_absolute() ? path : folder / path;
     }
@@ -265,7 +258,7 @@ void ArgumentList::fill(const Place& at, const json& what, Buffer& buffer) {
     const bool number = !value.is_string() || value == "nan" || value == "inf" || value == "-inf" ||
                         value.get_ref<const std::string&>().starts_with("0x");
     if (!number && !random && !iota)
-        (at / "fill").fail(shown(value) + ", expected a number as a scalar has it, \"iota\" or \"random\"");
+        (at / "fill").fail(json_shown(value) + ", expected a number as a scalar has it, \"iota\" or \"random\"");
     if (what.contains("seed") && !random) at.fail("a seed belongs to \"fill\": \"random\"");
     buffer.filled = true;
     buffer.data.resize(buffer.bytes);
@@ -284,19 +277,17 @@ void ArgumentList::fill(const Place& at, const json& what, Buffer& buffer) {
 }
 
 void ArgumentList::collect(const Place& at, const json& entry, const std::string& number) {
-    if (!entry.is_object()) at.fail(shown(entry) + ", expected an object");
+    if (!entry.is_object()) at.fail(json_shown(entry) + ", expected an object");
     static constexpr const char* kKinds[] = {"buffer", "address", "scalar", "bytes", "tensormap", "struct"};
     int kinds = 0;
     for (const char* kind : kKinds) kinds += entry.contains(kind);
     if (kinds != 1) {
-        std::string there;
-        for (const auto& [name, value] : entry.items()) there += (there.empty() ? "" : ", ") + name;
-        at.fail("expected exactly one of buffer, address, scalar, bytes, tensormap, struct; there " +
-                (there.empty() ? "is none" : "is " + there));
+        const std::string there = joined(entry.items(), ", ", [](const auto& item) { return item.key(); });
+        at.fail("expected exactly one of " + joined(kKinds) + "; there is " + (there.empty() ? "none" : there));
     }
     if (entry.contains("struct")) {
         const json& members = entry["struct"];
-        if (!members.is_array()) (at / "struct").fail(shown(members) + ", expected an array of entries");
+        if (!members.is_array()) (at / "struct").fail(json_shown(members) + ", expected an array of entries");
         for (size_t i = 0; i < members.size(); ++i)
             collect(at / ("member " + std::to_string(i)), members[i], number + "." + std::to_string(i));
     }
@@ -305,7 +296,7 @@ void ArgumentList::collect(const Place& at, const json& entry, const std::string
     Buffer buffer;
     buffer.name = number;
     if (entry.contains("name")) {
-        if (!entry["name"].is_string()) (at / "name").fail(shown(entry["name"]) + ", expected a string");
+        if (!entry["name"].is_string()) (at / "name").fail(json_shown(entry["name"]) + ", expected a string");
         buffer.name = entry["name"].get<std::string>();
     }
     const json& what = entry["buffer"];
@@ -322,7 +313,7 @@ void ArgumentList::collect(const Place& at, const json& entry, const std::string
     } else if (what.is_object()) {
         fill(at / "buffer", what, buffer);
     } else {
-        (at / "buffer").fail(shown(what) + ", expected the name of an .npy file or {shape, dtype, fill}");
+        (at / "buffer").fail(json_shown(what) + ", expected the name of an .npy file or {shape, dtype, fill}");
     }
     if (entry.contains("out") && !entry["out"].is_null()) buffer.out = resolve(at / "out", entry["out"]);
     if (!by_name.emplace(buffer.name, buffers.size()).second)
@@ -335,13 +326,13 @@ size_t ArgumentList::buffer_named(const Place& at, const json& value) const {
                              : value.is_number_unsigned() ? std::to_string(value.get<uint64_t>()) : "";
     const auto found = by_name.find(name);
     if (found != by_name.end()) return found->second;
-    std::string list;
-    for (const auto& [known, index] : by_name) list += (list.empty() ? "" : ", ") + known;
-    at.fail(shown(value) + " names no buffer; there are: " + (list.empty() ? "none" : list));
+    const std::string list = joined(by_name, ", ", [](const auto& known) { return known.first; });
+    at.fail(json_shown(value) + " names no buffer; there are: " + (list.empty() ? "none" : list));
 }
 
 Part ArgumentList::map_of(const Place& at, const json& value) const {
-    if (!value.is_object()) at.fail(shown(value) + ", expected an object with the arguments of cuTensorMapEncodeTiled");
+    if (!value.is_object())
+        at.fail(json_shown(value) + ", expected an object with the arguments of cuTensorMapEncodeTiled");
     check_keys(at, value, {"tensorDataType", "tensorRank", "globalAddress", "offset", "globalDim", "globalStrides",
                            "boxDim", "elementStrides", "interleave", "swizzle", "l2Promotion", "oobFill"});
     for (const char* needed : {"tensorDataType", "globalAddress", "globalDim", "boxDim"})
@@ -365,7 +356,7 @@ Part ArgumentList::map_of(const Place& at, const json& value) const {
         }
         const json& list = value[field];
         if (!list.is_array() || list.size() != count)
-            here.fail(shown(list) + ", expected an array of " + std::to_string(count) + " numbers");
+            here.fail(json_shown(list) + ", expected an array of " + std::to_string(count) + " numbers");
         for (uint64_t i = 0; i < count; ++i)
             to[i] = static_cast<std::remove_reference_t<decltype(*to)>>(whole(here, list[i], highest));
     };
@@ -425,7 +416,7 @@ Part ArgumentList::part_of(const Place& at, const json& entry, const std::string
                 if (c != ' ' && c != '_') digits += c;
         good = good && digits.size() % 2 == 0 && !digits.empty() &&
                digits.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
-        if (!good) (at / "bytes").fail(shown(value) + ", expected pairs of hexadecimal digits");
+        if (!good) (at / "bytes").fail(json_shown(value) + ", expected pairs of hexadecimal digits");
         for (size_t i = 0; i < digits.size(); i += 2)
             part.bytes.push_back(static_cast<uint8_t>(std::stoi(digits.substr(i, 2), nullptr, 16)));
     } else if (entry.contains("tensormap")) {

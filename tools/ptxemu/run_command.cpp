@@ -21,17 +21,17 @@
 #include "input_file.h"
 #include "json_file.h"
 #include "module_variables.h"
+#include "occupancy.h"
 #include "output_file.h"
 #include "profile.h"
 #include "run_arguments.h"
+#include "texts.h"
 #include "tool_failure.h"
 
 namespace ptxemu {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr int kDevices[] = {80, 90, 100, 103};
 
 std::string read_image(const std::filesystem::path& path) {
     constexpr uint64_t kMaxImageBytes = uint64_t{256} << 20;
@@ -80,12 +80,12 @@ LoadedFile load(const std::filesystem::path& path, int wanted) {
     }
     if (wanted != 0) loaded.compute_capability = wanted;
     const std::string& target = loaded.module->target;
-    for (const int device : kDevices)
+    for (const int device : kComputeCapabilities)
         if (loaded.compute_capability == 0 && target_runs_on(target, device)) loaded.compute_capability = device;
     if (loaded.compute_capability == 0 || !target_runs_on(target, loaded.compute_capability)) {
         tool::bad_input(path.string() + ": .target " + target + " does not run on " +
                         (wanted != 0 ? "compute capability " + std::to_string(wanted)
-                                     : "compute capability 80, 90, 100 or 103"));
+                                     : "any of compute capability " + tool::joined(kComputeCapabilities)));
     }
     return loaded;
 }
@@ -113,14 +113,13 @@ std::string bare_name(const std::string& source) {
 // By its symbol, or by its name in C++ where only one kernel has it.
 const Function& kernel_of(const Module& module, const std::filesystem::path& path, const std::string& name) {
     std::vector<const Function*> kernels, named;
-    std::string list;
     for (const auto& [symbol, function] : module.functions) {
         if (!function->is_entry || function->is_declaration) continue;
         if (symbol == name) return *function;
         kernels.push_back(function.get());
         if (!name.empty() && bare_name(source_name(symbol)) == name) named.push_back(function.get());
-        list += (list.empty() ? "" : ", ") + symbol;
     }
+    const std::string list = tool::joined(kernels, ", ", &Function::name);
     if (named.size() == 1) return *named[0];
     if (!named.empty()) tool::bad_input("--kernel: " + path.string() + " has several '" + name + "': " + list);
     if (name.empty() && kernels.size() == 1) return *kernels[0];
@@ -224,7 +223,7 @@ DeviceConfig device_of(const RunOptions& options, int compute_capability) {
     device.progress = true;
     device.max_instructions = options.max_instructions;
     device.detail = !options.stats.empty();
-    if (compute_capability == 80) device.max_shared_per_block = 163 * 1024;
+    device.max_shared_per_block = static_cast<uint32_t>(limits_of(compute_capability).shared_per_block_optin);
     return device;
 }
 
@@ -309,10 +308,10 @@ Outcome run_seeds(const RunOptions& options, const Module& module, const Functio
 
 // Names of the module's dynamic shared memory; "" if it has none.
 std::string dynamic_shared(const Module& module) {
-    std::string names;
+    std::vector<std::string> names;
     for (const Variable& v : module.globals)
-        if (v.space == Space::kShared && v.is_extern) names += (names.empty() ? "" : ", ") + v.name;
-    return names;
+        if (v.space == Space::kShared && v.is_extern) names.push_back(v.name);
+    return tool::joined(names);
 }
 
 void report_failure(const RunOptions& options, const Module& module, const Outcome& outcome) {

@@ -3,9 +3,11 @@
 
 #include <lidx.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "failure.h"
+#include "texts.h"
 
 namespace lidx::command {
 
@@ -235,19 +237,17 @@ std::vector<CandidatePtr> lidx_candidates(const Machine& machine, const Workload
 }
 
 void require_kernels(const std::vector<std::string>& symbols) {
-    for (const std::string& symbol : symbols) {
-        std::string known;
-        bool found = false;
-        for (int32_t index = 0; index < lidx_kernel_count(); ++index) {
-            lidx_kernel_info info = {};
-            info.struct_size = sizeof info;
-            if (lidx_get_kernel_info(nullptr, index, &info) != LIDX_OK)
-                throw Failure(kInternal, lidx_last_error(nullptr));
-            found |= symbol == info.symbol;
-            known += (known.empty() ? "" : ", ") + std::string(info.symbol);
-        }
-        if (!found) bad_input("--kernel: no such kernel: " + symbol + "; there are " + known);
+    std::vector<std::string> known;
+    for (int32_t index = 0; index < lidx_kernel_count(); ++index) {
+        lidx_kernel_info info = {};
+        info.struct_size = sizeof info;
+        if (lidx_get_kernel_info(nullptr, index, &info) != LIDX_OK)
+            throw Failure(kInternal, lidx_last_error(nullptr));
+        known.push_back(info.symbol);
     }
+    for (const std::string& symbol : symbols)
+        if (std::find(known.begin(), known.end(), symbol) == known.end())
+            bad_input("--kernel: no such kernel: " + symbol + "; there are " + joined(known));
 }
 
 }  // namespace lidx::command
