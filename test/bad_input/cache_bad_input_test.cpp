@@ -205,36 +205,28 @@ TEST_CASE("cache calls: every bad field is refused with its name") {
         fixture.refused(lidx_cache_create(fixture.context, &call.desc, &cache), row.status, "pool.");
         CHECK(cache == nullptr);
     }
-    for (const Row& row : kStores) {
-        CAPTURE(row.name);
-        const Fixture fixture;
-        Call call;
-        row.change(call);
-        fixture.refused(lidx_store_enqueue(fixture.context, &call.pool, &call.store, nullptr), row.status, row.part);
-    }
-    for (const Row& row : kGathers) {
-        CAPTURE(row.name);
-        const Fixture fixture;
-        Call call;
-        row.change(call);
-        fixture.refused(lidx_gather_enqueue(fixture.context, &call.pool, &call.gather, nullptr), row.status, row.part);
-    }
-    for (const Row& row : kQueries) {
-        CAPTURE(row.name);
-        const Fixture fixture;
-        Call call;
-        row.change(call);
-        fixture.refused(lidx_query_enqueue(fixture.context, &call.query, nullptr), row.status, row.part);
-    }
-    for (const Row& row : kCaches) {
-        CAPTURE(row.name);
-        const Fixture fixture;
-        Call call;
-        row.change(call);
+    const auto each = [](const auto& rows, auto&& enqueue) {
+        for (const Row& row : rows) {
+            CAPTURE(row.name);
+            const Fixture fixture;
+            Call call;
+            row.change(call);
+            fixture.refused(enqueue(fixture.context, call), row.status, row.part);
+        }
+    };
+    each(kStores, [](lidx_context* context, const Call& c) {
+        return lidx_store_enqueue(context, &c.pool, &c.store, nullptr);
+    });
+    each(kGathers, [](lidx_context* context, const Call& c) {
+        return lidx_gather_enqueue(context, &c.pool, &c.gather, nullptr);
+    });
+    each(kQueries, [](lidx_context* context, const Call& c) { return lidx_query_enqueue(context, &c.query, nullptr); });
+    each(kCaches, [](lidx_context* context, const Call& c) {
         lidx_cache* cache = address<lidx_cache>(16);
-        fixture.refused(lidx_cache_create(fixture.context, &call.desc, &cache), row.status, row.part);
+        const lidx_status status = lidx_cache_create(context, &c.desc, &cache);
         CHECK(cache == address<lidx_cache>(16));
-    }
+        return status;
+    });
 }
 
 TEST_CASE("cache calls: null arguments") {

@@ -1150,26 +1150,10 @@ COPIED:''' % (
             x, y = start[0] + i % box[0], start[1] + i // box[0]
             if x < dims[0] and y < dims[1]:
                 tensor[y * dims[0] + x] = source[swizzle(i, span)]
-        body = '''
-ld.param.u64 %%l0, [p0];
+        body = COPY_IN.replace('%%r1, 128;', '%%r1, 32;') % (total // 4)
+        body += '''
 mov.b64 %%l3, p2;
 cvta.param.u64 %%l3, %%l3;
-mov.u32 %%r0, %%tid.x;
-mov.u32 %%r10, smem;
-mov.u32 %%r1, %%r0;
-COPY:
-setp.ge.u32 %%p0, %%r1, %d;
-@%%p0 bra COPIED;
-mad.wide.u32 %%l2, %%r1, 4, %%l0;
-ld.global.b32 %%r2, [%%l2];
-shl.b32 %%r3, %%r1, 2;
-add.u32 %%r3, %%r3, %%r10;
-st.shared.b32 [%%r3], %%r2;
-add.u32 %%r1, %%r1, 32;
-bra COPY;
-COPIED:
-fence.proxy.async.shared::cta;
-bar.sync 0;
 setp.ne.u32 %%p0, %%r0, 0;
 @%%p0 bra DONE;
 mov.b32 %%r40, %d;
@@ -1177,7 +1161,7 @@ mov.b32 %%r41, %d;
 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%%l3, {%%r40, %%r41}], [%%r10];
 cp.async.bulk.commit_group;
 cp.async.bulk.wait_group 0;
-DONE:''' % (total // 4, start[0], start[1])
+DONE:''' % tuple(start)
         f.program(
             'tensor_store_' + name,
             'manual 5.5: elements out of bounds are not written',

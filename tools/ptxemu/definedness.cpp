@@ -13,16 +13,9 @@ namespace {
 
 constexpr uint32_t kScratchSlots = 4;
 
-uint32_t lanes_of(const uint32_t* words) {
-    uint32_t some = 0;
-    for (int l = 0; l < kLanes; ++l) some |= words[l];
-    if (some == 0) return 0;
-    uint32_t mask = 0;
-    for (int l = 0; l < kLanes; ++l) mask |= words[l] != 0 ? 1u << l : 0u;
-    return mask;
-}
-uint32_t lanes_of(const uint64_t* words) {
-    uint64_t some = 0;
+template <class Word>
+uint32_t lanes_of(const Word* words) {
+    Word some = 0;
     for (int l = 0; l < kLanes; ++l) some |= words[l];
     if (some == 0) return 0;
     uint32_t mask = 0;

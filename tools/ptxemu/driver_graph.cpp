@@ -24,6 +24,11 @@ Capture* capture_of(State& s, CUstream stream) {
 
 bool is_legacy(CUstream stream) { return stream == nullptr || stream == CU_STREAM_LEGACY; }
 
+CUstreamCaptureStatus status_of(const Capture* capture) {
+    if (capture == nullptr) return CU_STREAM_CAPTURE_STATUS_NONE;
+    return capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
 // The capture that takes the stream's work; null: none does.
 Capture* active_capture(State& s, CUstream stream) {
     if (is_legacy(stream)) {
@@ -385,9 +390,7 @@ PTXEMU_API CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCapture
         require(status, "captureStatus");
         check_stream(call.s, stream);
         const Capture* capture = is_legacy(stream) ? nullptr : capture_of(call.s, stream);
-        *status = capture == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE
-                  : capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-                                     : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+        *status = status_of(capture);
     });
 }
 
@@ -399,9 +402,7 @@ PTXEMU_API CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamC
         require(status, "captureStatus_out");
         check_stream(call.s, stream);
         const Capture* capture = is_legacy(stream) ? nullptr : capture_of(call.s, stream);
-        *status = capture == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE
-                  : capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-                                     : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+        *status = status_of(capture);
         if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return;
         const auto& tail = capture->tails.at(stream);
         if (id != nullptr) *id = capture->id;

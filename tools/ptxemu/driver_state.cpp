@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver_graph.h"
 
-#include <cstdio>
 
 namespace ptxemu {
 
@@ -34,12 +33,6 @@ Current::Current() {
     context = stack.back();
     if (!context->alive) fail(CUDA_ERROR_CONTEXT_IS_DESTROYED, "the current context has been destroyed");
     check_sticky(s);
-}
-
-std::string hex(uint64_t value) {
-    char text[32];
-    std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
-    return text;
 }
 
 LoadedModule& find_module(State& s, CUmodule handle) {

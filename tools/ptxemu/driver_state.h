@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "engine.h"
+#include "hex.h"
 #include "ir.h"
 #include "memory.h"
 #include "occupancy.h"
@@ -158,7 +159,6 @@ void check_device(CUdevice device);
 void check_sticky(const State& s);
 void destroy_context(State& s, Context& context);
 void erase_module(State& s, LoadedModule& module);
-std::string hex(uint64_t value);
 
 // Memory [address, address + bytes) must lie inside one allocation of a context, current or not (addresses are
 // unified); `what` names it.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Named barriers, cluster barriers, mbarrier objects, fences (PTX ISA 9.7.13.1, .3, .4, .15).
 #include <bit>
-#include <cstdio>
 
 #include "checker.h"
+#include "hex.h"
 #include "isa.h"
 #include "profile.h"
 #include "warp.h"
@@ -90,9 +90,8 @@ bool exec_cluster_wait(Exec& x, const Insn& in, uint32_t mask) {
 
 void check(Exec&, int lane, uint64_t address, const std::string& broken) {
     if (broken.empty()) return;
-    char text[40];
-    std::snprintf(text, sizeof text, "mbarrier 0x%llx: ", static_cast<unsigned long long>(address & kWindowMask));
-    fault(RunStatus::kIllegalInstruction, mbarrier_code(broken), lane, text + broken);
+    fault(RunStatus::kIllegalInstruction, mbarrier_code(broken), lane,
+          "mbarrier " + hex(address & kWindowMask) + ": " + broken);
 }
 
 // The object at a shared address that must be, or (remote) need not be, of the executing CTA.

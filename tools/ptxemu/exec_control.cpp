@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "hex.h"
 #include "isa.h"
 #include "scheduler.h"
 #include "warp.h"
@@ -539,10 +540,9 @@ bool exec_copy_results(Exec& x, const Insn& in, uint32_t mask) {
 }
 bool exec_no_callee(Exec& x, const Insn& in, uint32_t mask) {
     const int lane = std::countr_zero(mask);
-    char text[128];
-    std::snprintf(text, sizeof text, "0x%llx is the address of none of the %u functions that this call may reach",
-                  static_cast<unsigned long long>(x.at<uint64_t>(in.slot[0])[lane]), in.aux);
-    fault(RunStatus::kIllegalInstruction, lane, text);
+    fault(RunStatus::kIllegalInstruction, lane,
+          hex(x.at<uint64_t>(in.slot[0])[lane]) + " is the address of none of the " + std::to_string(in.aux) +
+              " functions that this call may reach");
 }
 
 // vprintf(format, arguments): results {characters}

@@ -4,23 +4,17 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
-#include <cstdio>
 #include <mutex>
 
 #include "atomics.h"
 #include "checker.h"
 #include "half.h"
+#include "hex.h"
 #include "isa.h"
 #include "warp.h"
 
 namespace ptxemu {
 namespace {
-
-std::string hex(uint64_t value) {
-    char text[32];
-    std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
-    return text;
-}
 
 [[noreturn]] void misaligned(const Exec& x, const char* space, int lane, uint64_t address, uint64_t bytes,
                              uint32_t align) {

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <span>
 
 #include "checker.h"
 #include "definedness.h"
+#include "hex.h"
 #include "isa.h"
 #include "scheduler.h"
 #include "tensor_core.h"
@@ -17,12 +17,6 @@
 
 namespace ptxemu {
 namespace {
-
-std::string hex(uint64_t value) {
-    char text[32];
-    std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
-    return text;
-}
 
 [[noreturn]] void illegal(int lane, const std::string& what) { fault(RunStatus::kIllegalInstruction, lane, what); }
 

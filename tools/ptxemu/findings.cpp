@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "findings.h"
 
-#include <cstdio>
 #include <set>
+
+#include "hex.h"
 
 namespace ptxemu {
 namespace {
@@ -19,10 +20,9 @@ std::string place_text(const Party& p) {
 
 std::string address_text(const Finding& f) {
     if (f.bytes == 0) return {};
-    char text[64];
-    std::snprintf(text, sizeof text, " (%s 0x%llx", f.space.c_str(), static_cast<unsigned long long>(f.address));
-    if (f.space == "tensor memory") return std::string(text) + ")";
-    return text + (", " + std::to_string(f.bytes)) + " bytes" + (f.place.empty() ? "" : ": " + f.place) + ")";
+    const std::string text = " (" + f.space + " " + hex(f.address);
+    if (f.space == "tensor memory") return text + ")";
+    return text + ", " + std::to_string(f.bytes) + " bytes" + (f.place.empty() ? "" : ": " + f.place) + ")";
 }
 
 }   // namespace

@@ -18,6 +18,7 @@
 #include "counted.h"
 #include "fatbin.h"
 #include "findings.h"
+#include "hex.h"
 #include "input_file.h"
 #include "json_file.h"
 #include "module_variables.h"
@@ -149,13 +150,6 @@ int exit_of(RunStatus status) {
     }
 }
 
-std::string address_text(const Finding& f) {
-    if (f.bytes == 0) return {};
-    char text[32];
-    std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(f.address));
-    return text;
-}
-
 nlohmann::ordered_json party_json(const Party& p) {
     nlohmann::ordered_json json;
     json["ptx_line"] = p.ptx_line;
@@ -172,7 +166,7 @@ nlohmann::ordered_json finding_json(const Finding& f, uint64_t seed) {
     json["severity"] = f.severity == Severity::kError ? "error" : "warning";
     json.update(party_json(f.party));
     json["space"] = f.space;
-    json["address"] = address_text(f);
+    json["address"] = f.bytes != 0 ? hex(f.address) : "";
     json["bytes"] = f.bytes;
     json["place"] = f.place;
     json["message"] = f.what;

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "definedness.h"
+#include "hex.h"
 #include "memory_places.h"
 
 namespace ptxemu {
@@ -414,8 +415,9 @@ void barrier_check(Cta& cta) {
     }
 }
 
-AsyncOp& queue_unordered(Exec& x, AsyncKind kind, int lane) {
-    AsyncOp& op = x.cta->unordered.emplace_back();
+namespace {
+
+AsyncOp& issue(Exec& x, AsyncOp& op, AsyncKind kind, int lane) {
     op.kind = kind;
     op.pc = x.pc;
     op.warp = x.warp->index;
@@ -426,16 +428,14 @@ AsyncOp& queue_unordered(Exec& x, AsyncKind kind, int lane) {
     return op;
 }
 
+}   // namespace
+
+AsyncOp& queue_unordered(Exec& x, AsyncKind kind, int lane) {
+    return issue(x, x.cta->unordered.emplace_back(), kind, lane);
+}
+
 AsyncOp& queue_tensor(Exec& x, AsyncKind kind, int lane) {
-    AsyncOp& op = x.cta->tensor_queue.emplace_back();
-    op.kind = kind;
-    op.pc = x.pc;
-    op.warp = x.warp->index;
-    op.lane = lane;
-    op.mask = 1u << lane;
-    set_delay(*x.cta->cluster, op);
-    if (x.profile) x.profile->issued(x, op);
-    return op;
+    return issue(x, x.cta->tensor_queue.emplace_back(), kind, lane);
 }
 
 bool async_done(const Cta& cta, uint32_t warp, uint32_t lanes, AsyncKind first, AsyncKind last,
@@ -811,7 +811,6 @@ bool Worker::force_pollers() {
 
 // What a fragment waits for, and how far that is.
 std::string waits_text(const Fragment& f, const Cta& cta) {
-    char hex[16];
     switch (f.wait) {
         case Wait::kConverge: return " for the other lanes of the warp (.aligned)";
         case Wait::kMembers:
@@ -825,9 +824,8 @@ std::string waits_text(const Fragment& f, const Cta& cta) {
             return " for barrier.cluster (" + std::to_string(cta.cluster->arrived) + " of " +
                    std::to_string(cta.cluster->live_threads) + " threads arrived)";
         case Wait::kMbarrier: {
-            std::snprintf(hex, sizeof hex, "0x%x", f.wait_address);
             const std::string place = shared_place(*cta.program, f.wait_address);
-            std::string text = std::string(" for mbarrier ") + hex + (place.empty() ? "" : " (" + place + ")") +
+            std::string text = " for mbarrier " + hex(f.wait_address) + (place.empty() ? "" : " (" + place + ")") +
                                " to complete phase " + std::to_string(f.wait_phase);
             const uint32_t offset = f.wait_address - cta.shared_base;
             if (offset + 8 > cta.shared_bytes) return text;
@@ -863,9 +861,9 @@ std::string Worker::waiters_text(bool* all_aligned) const {
                 text += "; ";
                 if (cluster.ctas.size() > 1) text += "rank " + std::to_string(cta->rank) + " ";
                 text += "warp " + std::to_string(warp.index) + " lanes 0x";
-                char hex[16];
-                std::snprintf(hex, sizeof hex, "%08x", f.mask);
-                text += hex;
+                char mask[16];
+                std::snprintf(mask, sizeof mask, "%08x", f.mask);
+                text += mask;
                 text += " at line " + std::to_string(info.line) + " `" + info.text + "`" + waits_text(f, *cta);
             }
         }

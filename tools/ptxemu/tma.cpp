@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "hex.h"
+
 namespace ptxemu {
 namespace {
 
@@ -34,16 +36,6 @@ uint64_t rows_of_box(const TensorMapArgs& map) {
 
 uint64_t box_bytes_64(const TensorMapArgs& map) {
     return rows_of_box(map) * map.box[0] * static_cast<uint64_t>(tensor_data_type_bytes(map.data_type));
-}
-
-std::string hex(uint64_t value) {
-    static const char kDigits[] = "0123456789abcdef";
-    std::string text;
-    do {
-        text.insert(text.begin(), kDigits[value & 15]);
-        value >>= 4;
-    } while (value != 0);
-    return "0x" + text;
 }
 
 // What a copy needs to know before it moves the first byte; a non-empty answer says why it cannot.
