@@ -246,8 +246,8 @@ Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device, co
             true};
     }
     // The table's order is the order of preference between sources; between the tiles of one source the fewest token
-    // tiles win, then the fewest accumulator columns (32 heads and 3, 6 or 9 tokens: tiles of three), then the kernel
-    // that serves least besides what is asked for, then the table's order.
+    // tiles win, then the fewest accumulator columns (32 heads and 3, 5, 6 or 9 tokens: tiles of three), then the
+    // kernel that serves least besides what is asked for, then the table's order.
     const auto better = [&](const KernelRow& row, const KernelRow& than) {
         const auto rank = [&](const KernelRow& r) {
             return std::tuple(token_tiles(request_tokens(desc), r.tile_tokens), columns(r, desc),

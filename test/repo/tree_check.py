@@ -96,6 +96,12 @@ def wrong_includes(contents):
     return wrong
 
 
+def anchors_of(path):
+    """What a link to a heading of the document ends in."""
+    headings = re.findall(r"^#+ (.*)$", text_of(path), re.M)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
 class Tree(unittest.TestCase):
     maxDiff = None
 
@@ -142,11 +148,13 @@ class Tree(unittest.TestCase):
         for path in FILES:
             if not path.endswith(".md"):
                 continue
-            for name in re.findall(r"\]\(([^)#]+)\)", text_of(path)):
-                if not name.startswith("http"):
-                    links += 1
-                    if not os.path.exists(os.path.join(ROOT, os.path.dirname(path), name)):
-                        lacking.append(f"{path}: {name}")
+            for name, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", text_of(path)):
+                if name.startswith("http"):
+                    continue
+                links += 1
+                target = os.path.normpath(os.path.join(os.path.dirname(path), name)) if name else path
+                if not os.path.exists(os.path.join(ROOT, target)) or anchor and anchor not in anchors_of(target):
+                    lacking.append(f"{path}: {name}{'#' + anchor if anchor else ''}")
         self.assertGreater(links, 10)
         self.assertEqual(lacking, [])
 
