@@ -75,7 +75,7 @@ lidx_cache make_cache(const lidx_context& context, const lidx_cache_desc& desc) 
     if (desc.pool == nullptr) fail(LIDX_ERR_NULL, "pool is null");
     const lidx_pool& pool = *desc.pool;
     check_pool(pool, PoolUse::kStore, {"pool."});
-    if (desc.flags != 0) fail(LIDX_ERR_VALUE, equals_bits("flags", desc.flags) + ": must be 0");
+    require_no_flags("flags", desc.flags);
     const int32_t layers = desc.layers != 0 ? desc.layers : 1;
     require_range("layers", layers, 1, kMaxLayers);
     if (layers > 1) {

@@ -19,10 +19,6 @@ static_assert(static_cast<int>(FloatType::kFp16) == LIDX_FP16);
 
 constexpr const char* kDepthText = ": the cache kernels serve depth 64 and 128";
 
-void check_flags(uint32_t flags, uint32_t allowed, const char* names) {
-    if ((flags & ~allowed) != 0) fail(LIDX_ERR_VALUE, equals_bits("flags", flags) + ": may hold " + names);
-}
-
 void check_element(const char* field, int32_t element, bool fp16) {
     if (element < LIDX_FP32 || element > (fp16 ? LIDX_FP16 : LIDX_BF16))
         fail(LIDX_ERR_VALUE, equals(field, element) + ": must be LIDX_FP32 = 0" +
@@ -99,7 +95,7 @@ void launch_cache(const lidx_context& context, CacheKernel kernel, int64_t items
 }  // namespace
 
 void check_quantise_flags(uint32_t flags, uint32_t others, const char* names) {
-    check_flags(flags, LIDX_FLAG_ROTATE | LIDX_FLAG_ROTATE_ROUND | LIDX_FLAG_POW2_SCALE | others, names);
+    require_flags("flags", flags, LIDX_FLAG_ROTATE | LIDX_FLAG_ROTATE_ROUND | LIDX_FLAG_POW2_SCALE | others, names);
     if ((flags & LIDX_FLAG_ROTATE_ROUND) != 0 && (flags & LIDX_FLAG_ROTATE) == 0)
         fail(LIDX_ERR_VALUE, equals_bits("flags", flags) + ": LIDX_FLAG_ROTATE_ROUND needs LIDX_FLAG_ROTATE");
 }
@@ -126,7 +122,7 @@ void check_pool(const lidx_pool& pool, PoolUse use, const Fields& name) {
 void check_key_rows(const KeyRows& keys, int32_t depth) {
     check_element("key_type", keys.key_type, true);
     require_range("rows", keys.rows, 0, kMaxInt32);
-    require_at_least("key_stride", keys.key_stride, depth, "depth");
+    require_at_least("key_stride", keys.key_stride, depth, "the pool's depth");
     require_span("rows", keys.rows, "key_stride", keys.key_stride, float_bytes(keys.key_type));
     if (keys.rows != 0)
         require_pointer("keys", keys.keys, float_bytes(keys.key_type));
@@ -180,13 +176,13 @@ void enqueue_gather(const lidx_context& context, const lidx_pool& pool, const li
                     CUstream stream) {
     check_pool(pool, PoolUse::kGather);
     require_struct_size(args, "lidx_gather_args", "lidx_gather_args_init");
-    check_flags(args.flags, LIDX_FLAG_CHECK, "LIDX_FLAG_CHECK");
+    require_flags("flags", args.flags, LIDX_FLAG_CHECK, "LIDX_FLAG_CHECK");
     require_range("batch", args.batch, 0, kMaxInt32 - 1);
     require_range("max_rows", args.max_rows, 0, kMaxInt32);
     require_range("block_table_stride", args.block_table_stride, args.batch > 0 ? 1 : 0, kMaxInt64);
     require_span("batch", args.batch, "block_table_stride", args.block_table_stride, sizeof(int32_t));
     require_multiple("k_out_stride", args.k_out_stride, 16);
-    require_at_least("k_out_stride", args.k_out_stride, pool.depth, "depth");
+    require_at_least("k_out_stride", args.k_out_stride, pool.depth, "the pool's depth");
     require_span("max_rows", args.max_rows, "k_out_stride", args.k_out_stride, 1);
     if (args.batch == 0 || args.max_rows == 0) return;
     require_pointer("block_table", args.block_table, 4);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/context.h"
 
+#include "host/field_checks.h"
+
 namespace lidx {
 
 namespace {
@@ -49,7 +51,7 @@ std::unique_ptr<lidx_context> open_context(const lidx_config& config) {
     if (config.device < -1)
         fail(LIDX_ERR_VALUE,
              "device = " + std::to_string(config.device) + ": must be -1 (the current context) or a device ordinal");
-    if (config.flags != 0) fail(LIDX_ERR_VALUE, "flags = " + std::to_string(config.flags) + ": must be 0");
+    require_no_flags("flags", config.flags);
 
     auto context = std::make_unique<lidx_context>();
     const Driver& driver = context->driver;

@@ -49,6 +49,16 @@ inline std::string hexadecimal(uint64_t value) {
 // Of a set of flags.
 inline std::string equals_bits(const Field& field, uint32_t value) { return field.text() + " = " + hexadecimal(value); }
 
+// names: of the flags that are allowed.
+inline void require_flags(const Field& field, uint32_t flags, uint32_t allowed, const char* names) {
+    if ((flags & ~allowed) != 0)
+        fail(LIDX_ERR_VALUE, equals_bits(field, flags) + ": may hold " + names + ", the bits of " +
+                                 hexadecimal(allowed));
+}
+inline void require_no_flags(const Field& field, uint32_t flags) {
+    if (flags != 0) fail(LIDX_ERR_VALUE, equals_bits(field, flags) + ": must be 0");
+}
+
 // type: the struct's name. init: what fills it in, where there is such a function.
 template <typename Struct>
 void require_struct_size(const Struct& value, const char* type, const char* init = nullptr) {

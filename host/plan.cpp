@@ -174,9 +174,8 @@ int64_t columns(const KernelRow& row, const lidx_score_desc& desc) {
 
 void check_desc(const lidx_score_desc& desc, const Fields& name) {
     require_struct_size(desc, "lidx_score_desc", "lidx_score_desc_init");
-    if ((desc.flags & ~kKnownFlags) != 0)
-        fail(LIDX_ERR_VALUE, equals_bits(name("flags"), desc.flags) + ": may hold LIDX_FLAG_CHECK, _CAUSAL, _FILL, " +
-                                 "_RELATIVE_COLUMNS, _PDL and _FAST, the bits of " + hexadecimal(kKnownFlags));
+    require_flags(name("flags"), desc.flags, kKnownFlags,
+                  "LIDX_FLAG_CHECK, _CAUSAL, _FILL, _RELATIVE_COLUMNS, _PDL and _FAST");
     check_rows(row_fields(desc), name);
     require_range(name("heads"), desc.heads, 1, kMaxInt32);
     require_range(name("depth"), desc.depth, 1, kMaxInt32);

@@ -67,9 +67,8 @@ TopkKernel kernel_of(int compute_capability, const TopkPlan& plan) {
 
 void check_topk_desc(const lidx_topk_desc& desc, const TopkFields& name) {
     require_struct_size(desc, "lidx_topk_desc", "lidx_topk_desc_init");
-    if ((desc.flags & ~kTopkFlags) != 0)
-        fail(LIDX_ERR_VALUE, equals_bits(name.score("flags"), desc.flags) +
-                                 ": may hold LIDX_FLAG_CAUSAL, LIDX_FLAG_RELATIVE_COLUMNS and LIDX_FLAG_PDL");
+    require_flags(name.score("flags"), desc.flags, kTopkFlags,
+                  "LIDX_FLAG_CAUSAL, LIDX_FLAG_RELATIVE_COLUMNS and LIDX_FLAG_PDL");
     check_rows(row_fields(desc), name.score);
     require_range(name.own("k"), desc.k, 1, topk::kMaxK);
     require_range(name.score("score_type"), desc.score_type, LIDX_FP32, LIDX_BF16);
@@ -223,7 +222,7 @@ int64_t list_stride(const Field& field, int64_t stride, int64_t packed, const Fi
 }  // namespace
 
 void enqueue_merge(const lidx_context& context, const lidx_merge_args& args, CUstream stream) {
-    require_range("flags", args.flags, 0, 0);
+    require_no_flags("flags", args.flags);
     require_range("rows", args.rows, 0, kMaxInt32);
     require_range("shards", args.shards, 1, topk::kMaxMergeEntries);
     static_assert(topk::kMaxMergeEntries == 1 << 20);

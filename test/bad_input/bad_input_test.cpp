@@ -612,7 +612,7 @@ TEST_CASE("bad input: no driver, no device, no kernel for the device") {
     fails(LIDX_ERR_NO_CONTEXT, "device = -1: no CUDA context is current in this thread");
     config.device = 0;
     config.flags = 1;
-    fails(LIDX_ERR_VALUE, "flags = 1: must be 0");
+    fails(LIDX_ERR_VALUE, "flags = 0x1: must be 0");
     config.flags = 0;
     fake().major = 7;
     fake().minor = 5;

@@ -105,7 +105,8 @@ TEST_CASE("topk: what is wrong is named") {
     } rows[] = {
         {[](Call& c) { c.desc.struct_size = 8; }, LIDX_ERR_STRUCT_SIZE, "lidx_topk_desc.struct_size = 8"},
         {[](Call& c) { c.args.struct_size = 8; }, LIDX_ERR_STRUCT_SIZE, "lidx_topk_args.struct_size = 8"},
-        {[](Call& c) { c.desc.flags = LIDX_FLAG_FILL; }, LIDX_ERR_VALUE, "flags = 0x4"},
+        {[](Call& c) { c.desc.flags = LIDX_FLAG_FILL; }, LIDX_ERR_VALUE,
+         "flags = 0x4: may hold LIDX_FLAG_CAUSAL, LIDX_FLAG_RELATIVE_COLUMNS and LIDX_FLAG_PDL, the bits of 0x1a"},
         {[](Call& c) { c.desc.k = 0; }, LIDX_ERR_VALUE, "k = 0: must be 1 .. 4096"},
         {[](Call& c) { c.desc.k = 4097; }, LIDX_ERR_VALUE, "k = 4097: must be 1 .. 4096"},
         {[](Call& c) { c.desc.batch = -1; }, LIDX_ERR_VALUE, "batch = -1"},
@@ -197,7 +198,7 @@ TEST_CASE("topk merge: what is wrong is named") {
         const char* part;
     } rows[] = {
         {[](Merge& c) { c.args.struct_size = 8; }, LIDX_ERR_STRUCT_SIZE, "; call lidx_merge_args_init"},
-        {[](Merge& c) { c.args.flags = LIDX_FLAG_PDL; }, LIDX_ERR_VALUE, "flags = 16: must be 0"},
+        {[](Merge& c) { c.args.flags = LIDX_FLAG_PDL; }, LIDX_ERR_VALUE, "flags = 0x10: must be 0"},
         {[](Merge& c) { c.args.rows = -1; }, LIDX_ERR_VALUE, "rows = -1"},
         {[](Merge& c) { c.args.shards = 0; }, LIDX_ERR_VALUE, "shards = 0: must be 1 .. 1048576"},
         {[](Merge& c) { c.args.shards = INT_MAX; }, LIDX_ERR_VALUE, "shards = 2147483647: must be 1 .. 1048576"},
