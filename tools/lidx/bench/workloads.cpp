@@ -93,6 +93,7 @@ const std::vector<Workload>& all_workloads() {
         decode("decode-16x32k-next2", 16, 32 * kK, 2),
         decode("decode-64x128k-next2", 64, 128 * kK, 2),
         decode("decode-256x64k-next2", 256, 64 * kK, 2),
+        decode("decode-64x32k-next3", 64, 32 * kK, 3),
         decode("decode-64x32k-next4", 64, 32 * kK, 4),
         decode("decode-64x32k-next5", 64, 32 * kK, 5),
         decode("decode-64x32k-next6", 64, 32 * kK, 6),
