@@ -81,6 +81,8 @@ std::unique_ptr<lidx_context> open_context(const lidx_config& config) {
     context->limits.compute_capability = device_attribute(*context, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
                                          device_attribute(*context, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
     context->limits.multiprocessors = device_attribute(*context, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    context->limits.shared_bytes_per_cta =
+        device_attribute(*context, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
     bool served = false;
     for (const KernelRow& row : kernel_rows()) served |= runs_on(row, context->limits.compute_capability);
     if (!served)
@@ -94,9 +96,8 @@ std::unique_ptr<lidx_context> open_context(const lidx_config& config) {
         context->retained = true;
     }
     const CurrentContext current(*context);
-    context->kernels =
-        std::make_unique<Kernels>(driver, context->limits.compute_capability,
-                                  device_attribute(*context, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+    context->kernels = std::make_unique<Kernels>(driver, context->limits.compute_capability,
+                                                 context->limits.shared_bytes_per_cta);
     return context;
 }
 

@@ -118,7 +118,9 @@ lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits&
     // A key on an illegal page is -inf to the selection, which every kernel can do; no other dead cell is ever read.
     plan.score.params.fill_columns = kFillIllegalKeys;
     plan.select = plan_topk(topk, device, view, window);
-    plan.select.name = {kPlanFields, kPlanScore};
+    plan.select.name = {kOwn, kScore};
+    check_topk_device(plan.select, device);
+    plan.select.name = {kPlanFields, kPlanScore};   // of messages from here on
     plan.scores_at = static_cast<size_t>(scores_at(window));
     plan.workspace_bytes = static_cast<size_t>(needed(window));
     plan.zero_bytes = plan.score.workspace_bytes +
@@ -136,7 +138,6 @@ void enqueue_index(const lidx_context& context, const lidx_index_plan& plan, con
         return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(args.workspace) + offset_bytes);
     };
     lidx_score_args score = {};
-    score.struct_size = sizeof(score);
     score.q = args.q;
     score.q_scale = args.q_scale;
     score.q_scale2 = args.q_scale2;
@@ -145,7 +146,6 @@ void enqueue_index(const lidx_context& context, const lidx_index_plan& plan, con
     score.block_table = args.block_table;
     score.scale_block_table = args.scale_block_table;
     lidx_topk_args topk = {};
-    topk.struct_size = sizeof(topk);
     score.context_lens = topk.context_lens = args.context_lens;
     score.row_begin = topk.row_begin = args.row_begin;
     score.row_end = topk.row_end = args.row_end;
@@ -165,13 +165,16 @@ void enqueue_index(const lidx_context& context, const lidx_index_plan& plan, con
     check_topk_args(plan.select, topk);
     if (!plan.score.empty()) check_score_args(plan.score, score, kPlanScore);
     const topk::TopkParams& select = plan.select.params;
-    const bool scored = select.view.window_limit > select.k || select.sort_by == topk::SortBy::kScore ||
-                        args.top_scores != nullptr || plan.score.workspace_bytes != 0;   // LIDX_FLAG_CHECK
+    const bool scored = !plan.score.empty() &&
+                        (select.view.window_limit > select.k || select.sort_by == topk::SortBy::kScore ||
+                         args.top_scores != nullptr || plan.score.workspace_bytes != 0);   // LIDX_FLAG_CHECK
+    if (scored) check_score_device(plan.score, context.limits);
+    check_topk_device(plan.select, context.limits);
     for (int64_t first = 0; first < plan.rows; first += plan.window_rows) {
         const RowWindow window{static_cast<int32_t>(first),
                                static_cast<int32_t>(std::min<int64_t>(first + plan.window_rows, plan.rows))};
-        if (scored) enqueue_score_window(context, plan.score, score, window, stream);
-        launch_topk(context, plan.select, topk, window, scored && !plan.score.empty(), stream);
+        if (scored) launch_score(context, plan.score, score, window, stream);
+        launch_topk(context, plan.select, topk, window, scored, stream);
     }
 }
 

@@ -28,6 +28,13 @@ void check_score_args(const lidx_plan& plan, const lidx_score_args& args, const 
         require_workspace(args.workspace, args.workspace_bytes, "the plan", plan.workspace_bytes);
 }
 
+void check_score_device(const lidx_plan& plan, const DeviceLimits& device) {
+    if (!runs_on(*plan.kernel, device.compute_capability))
+        fail(LIDX_ERR_UNSUPPORTED, std::string("the plan's kernel ") + plan.kernel->symbol +
+                                       " needs compute capability " + plan.kernel->capability_text +
+                                       ", this context's device has " + capability_string(device.compute_capability));
+}
+
 namespace {
 
 void launch(const lidx_context& context, const lidx_plan& plan, void** kernel_params, CUstream stream) {
@@ -64,19 +71,15 @@ void launch_kernel(const lidx_context& context, const char* symbol, CUfunction f
 }
 
 void enqueue_score(const lidx_context& context, const lidx_plan& plan, const lidx_score_args& args, CUstream stream) {
-    enqueue_score_window(context, plan, args, {0, plan.params.view.rows}, stream);
-}
-
-void enqueue_score_window(const lidx_context& context, const lidx_plan& plan, const lidx_score_args& args,
-                          const RowWindow& window, CUstream stream) {
     require_struct_size(args, "lidx_score_args", "lidx_score_args_init");
     if (plan.empty()) return;
     check_score_args(plan, args);
-    if ((*context.kernels)[plan.kernel_index()].function == nullptr)
-        fail(LIDX_ERR_UNSUPPORTED, std::string("the plan's kernel ") + plan.kernel->symbol +
-                                       " needs compute capability " + plan.kernel->capability_text +
-                                       ", this context's device has " +
-                                       capability_string(context.limits.compute_capability));
+    check_score_device(plan, context.limits);
+    launch_score(context, plan, args, {0, plan.params.view.rows}, stream);
+}
+
+void launch_score(const lidx_context& context, const lidx_plan& plan, const lidx_score_args& args,
+                  const RowWindow& window, CUstream stream) {
     const CurrentContext current(context);
 
     ScoreParams params = plan.params;

@@ -28,13 +28,16 @@ void enqueue_score(const lidx_context& context, const lidx_plan& plan, const lid
 inline constexpr Fields kPlanFields{"the plan's "};
 // Throws where a pointer is missing, misplaced or not aligned. name: fields of the description, to those who gave it.
 void check_score_args(const lidx_plan& plan, const lidx_score_args& args, const Fields& name = kPlanFields);
+// LIDX_ERR_UNSUPPORTED where a device has not the plan's kernel.
+void check_score_device(const lidx_plan& plan, const DeviceLimits& device);
 
 // Rows [first, end) of what a call has; their scores alone, the first row's at the beginning of the buffer.
 struct RowWindow {
     int32_t first, end;
 };
-void enqueue_score_window(const lidx_context& context, const lidx_plan& plan, const lidx_score_args& args,
-                          const RowWindow& window, CUstream stream);
+// plan, which is not empty, and args as check_score_device() and check_score_args() saw them.
+void launch_score(const lidx_context& context, const lidx_plan& plan, const lidx_score_args& args,
+                  const RowWindow& window, CUstream stream);
 // The buffer as if it began with row 0: kernels touch the window's rows alone.
 inline void* before_window(void* scores, const RowWindow& window, int64_t stride_bytes) {
     return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(scores) -

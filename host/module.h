@@ -47,7 +47,6 @@ public:
     CUfunction operator[](CacheKernel kernel) const { return cache_kernels_[static_cast<size_t>(kernel)]; }
     CUfunction operator[](TopkKernel kernel) const { return topk_kernels_[static_cast<size_t>(kernel)]; }
     CUfunction topk_merge() const { return topk_merge_; }
-    int shared_bytes_per_cta() const { return shared_bytes_per_cta_; }
 
 private:
     void unload() noexcept;

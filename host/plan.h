@@ -33,6 +33,7 @@ namespace lidx {
 struct DeviceLimits {
     int compute_capability;  // major * 10 + minor
     int multiprocessors;
+    int shared_bytes_per_cta;   // the most that a launch may ask for
 };
 
 // Throws where a field of the description is outside the limits that hold for every kernel. name: its fields, here and

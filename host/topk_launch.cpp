@@ -52,6 +52,15 @@ CUlaunchAttribute cluster_attribute(int32_t ctas) {
     return cluster;
 }
 
+bool in_clusters(const TopkPlan& plan) {
+    return plan.spread || (plan.held != topk::Held::kNone && plan.params.slices > 1);
+}
+
+int64_t shared_bytes(const TopkPlan& plan) {
+    if (plan.held != topk::Held::kNone) return topk::held_shared_bytes(plan.params.slices, plan.params.sort_by);
+    return plan.spread ? topk::spread_shared_bytes(plan.params.map_words) : topk::shared_bytes(plan.params.map_words);
+}
+
 TopkKernel kernel_of(int compute_capability, const TopkPlan& plan) {
     TopkKernel fp32 = TopkKernel::k_topk_fp32;
     if (plan.held == topk::Held::kWide) fp32 = TopkKernel::k_topk_wide_fp32;
@@ -132,6 +141,23 @@ TopkPlan plan_topk(const lidx_topk_desc& desc, const DeviceLimits& device, const
     return plan;
 }
 
+void check_topk_device(const TopkPlan& plan, const DeviceLimits& device) {
+    const TopkKernelRow& kernel = kTopkKernels[static_cast<size_t>(kernel_of(device.compute_capability, plan))];
+    if (!runs_on(kernel, device.compute_capability) || (in_clusters(plan) && !has_clusters(device.compute_capability)))
+        fail(LIDX_ERR_UNSUPPORTED, std::string("the plan's kernel ") + kernel.symbol +
+                                       " was chosen for another device; this one, of compute capability " +
+                                       capability_string(device.compute_capability) + ", cannot run it");
+    if (shared_bytes(plan) > device.shared_bytes_per_cta)
+        fail(LIDX_ERR_UNSUPPORTED, equals(plan.name.score("max_keys"), plan.max_keys) + " with " +
+                                       equals(plan.name.own("k"), plan.params.k) + " needs " +
+                                       std::to_string(shared_bytes(plan)) +
+                                       " bytes of shared memory, the device gives a CTA " +
+                                       std::to_string(device.shared_bytes_per_cta));
+    if (int64_t{plan.params.workspace_rows} * plan.params.slices > kMaxInt32)
+        fail(LIDX_ERR_VALUE, equals(plan.name.score("max_rows"), plan.params.view.rows) + ": " +
+                                 std::to_string(plan.params.slices) + " CTAs each are more than 2^31 - 1");
+}
+
 void check_topk_args(const TopkPlan& plan, const lidx_topk_args& args) {
     const topk::TopkParams& p = plan.params;
     require_pointer("scores", args.scores, float_bytes(p.score_type));
@@ -150,10 +176,6 @@ void check_topk_args(const TopkPlan& plan, const lidx_topk_args& args) {
 void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_topk_args& args,
                  const RowWindow& window, bool known_rows, CUstream stream) {
     topk::TopkParams params = plan.params;
-    const int64_t ctas = int64_t{window.end - window.first} * params.slices;
-    if (ctas > kMaxInt32)
-        fail(LIDX_ERR_VALUE, equals(plan.name.score("max_rows"), params.view.rows) + ": " +
-                                 std::to_string(params.slices) + " CTAs each are more than 2^31 - 1");
     set_row_pointers(params.view, row_pointers(args));
     params.view.first_row = window.first;
     params.view.end_row = window.end;
@@ -168,35 +190,37 @@ void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_t
     params.workspace = static_cast<uint32_t*>(plan.workspace_bytes != 0 ? args.workspace : nullptr);
 
     CUlaunchConfig config = {};
-    config.gridDimX = static_cast<unsigned>(ctas);
+    config.gridDimX = static_cast<unsigned>((window.end - window.first) * params.slices);
     config.gridDimY = config.gridDimZ = 1;
-    const bool held = plan.held != topk::Held::kNone;
-    config.blockDimX = static_cast<unsigned>(held ? topk::held_form(plan.held).threads : topk::kThreads);
+    config.blockDimX = static_cast<unsigned>(
+        plan.held != topk::Held::kNone ? topk::held_form(plan.held).threads : topk::kThreads);
     config.blockDimY = config.blockDimZ = 1;
-    config.sharedMemBytes = static_cast<unsigned>(
-        held ? topk::held_shared_bytes(params.slices, params.sort_by)
-             : plan.spread ? topk::spread_shared_bytes(params.map_words) : topk::shared_bytes(params.map_words));
+    config.sharedMemBytes = static_cast<unsigned>(shared_bytes(plan));
     config.hStream = stream;
-    if (config.sharedMemBytes > static_cast<unsigned>(context.kernels->shared_bytes_per_cta()))
-        fail(LIDX_ERR_UNSUPPORTED, equals(plan.name.score("max_keys"), plan.max_keys) + " with " +
-                                       equals(plan.name.own("k"), params.k) + " needs " +
-                                       std::to_string(config.sharedMemBytes) +
-                                       " bytes of shared memory, the device gives a CTA " +
-                                       std::to_string(context.kernels->shared_bytes_per_cta()));
     const CurrentContext current(context);
     CUlaunchAttribute attributes[2];
     config.attrs = attributes;
     if (plan.pdl) attributes[config.numAttrs++] = overlap_attribute();
-    if ((held && params.slices > 1) || plan.spread) attributes[config.numAttrs++] = cluster_attribute(params.slices);
+    if (in_clusters(plan)) attributes[config.numAttrs++] = cluster_attribute(params.slices);
     void* kernel_params[] = {&params};
     const TopkKernel kernel = kernel_of(context.limits.compute_capability, plan);
     launch_kernel(context, kTopkKernels[static_cast<size_t>(kernel)].symbol, (*context.kernels)[kernel], config,
                   kernel_params);
 }
 
+namespace {
+
+TopkPlan plan_all_rows(const lidx_context& context, const lidx_topk_desc& desc) {
+    TopkPlan plan = plan_topk(desc, context.limits, topk_view(desc), desc.max_rows);
+    check_topk_device(plan, context.limits);
+    return plan;
+}
+
+}  // namespace
+
 size_t topk_workspace_bytes(const lidx_context& context, const lidx_topk_desc& desc) {
     if (empty(desc)) return 0;
-    return plan_topk(desc, context.limits, topk_view(desc), desc.max_rows).workspace_bytes;
+    return plan_all_rows(context, desc).workspace_bytes;
 }
 
 void enqueue_topk(const lidx_context& context, const lidx_topk_desc& desc, const lidx_topk_args& args,
@@ -204,7 +228,7 @@ void enqueue_topk(const lidx_context& context, const lidx_topk_desc& desc, const
     check_topk_desc(desc);
     require_struct_size(args, "lidx_topk_args", "lidx_topk_args_init");
     if (empty(desc)) return;
-    const TopkPlan plan = plan_topk(desc, context.limits, topk_view(desc), desc.max_rows);
+    const TopkPlan plan = plan_all_rows(context, desc);
     check_topk_args(plan, args);
     launch_topk(context, plan, args, {0, desc.max_rows}, false, stream);
 }

@@ -33,10 +33,13 @@ struct TopkPlan {
 };
 // Of a checked description, for launches of up to window_rows rows. view: who sees what.
 TopkPlan plan_topk(const lidx_topk_desc& desc, const DeviceLimits& device, const RowView& view, int64_t window_rows);
+// LIDX_ERR_UNSUPPORTED where a device cannot launch the plan, which may have been made for another one; LIDX_ERR_VALUE
+// where a launch has more CTAs than any can.
+void check_topk_device(const TopkPlan& plan, const DeviceLimits& device);
 // Throws where a pointer is missing, misplaced or not aligned.
 void check_topk_args(const TopkPlan& plan, const lidx_topk_args& args);
-// args as check_topk_args() saw them; scores of the window alone. known_rows: the launch in front of this one is a
-// scorer's of lidx, with the same row map and lengths (TopkParams::known_rows).
+// plan and args as check_topk_device() and check_topk_args() saw them; scores of the window alone. known_rows: the
+// launch in front of this one is a scorer's of lidx, with the same row map and lengths (TopkParams::known_rows).
 void launch_topk(const lidx_context& context, const TopkPlan& plan, const lidx_topk_args& args,
                  const RowWindow& window, bool known_rows, CUstream stream);
 

@@ -8,8 +8,8 @@
  * FP8 (e4m3) cache. All device memory is the caller's; the library allocates none, synchronises
  * nothing and compiles nothing.
  *
- * Threads: one thread at a time per context. Plans are immutable and may be shared by any number of threads,
- * each with a context of its own on the same device.
+ * Threads: one thread at a time per context. Plans are immutable and may be shared by any number of threads, each with
+ * a context of its own. docs/abi.md has the rules: lifetimes, streams, graphs, what memory must be there, failures.
  *
  * Every function that can fail returns a lidx_status and leaves its outputs untouched on failure, except where
  * it says otherwise. lidx_last_error() then names the field, the value and the limit.
@@ -56,7 +56,7 @@ typedef enum lidx_status {
 } lidx_status;
 
 typedef struct lidx_context lidx_context; /* a device with its loaded kernels */
-typedef struct lidx_plan lidx_plan;       /* one shape class; immutable, holds no pointer to device memory */
+typedef struct lidx_plan lidx_plan;       /* one shape class; immutable host memory, knows no pointer and no context */
 
 /* Which arithmetic computed the dot products; it decides the error bound (docs/architecture.md, "Numerics"). */
 typedef enum lidx_arithmetic {
@@ -87,7 +87,8 @@ LIDX_API lidx_status lidx_config_init(lidx_config *config);
  * LIDX_ERR_NO_CONTEXT: device = -1 and no context is current; LIDX_ERR_MODULE, LIDX_ERR_DRIVER: the driver refused. */
 LIDX_API lidx_status lidx_open(const lidx_config *config, lidx_context **out);
 
-/* Unloads the kernels. No work enqueued through ctx may be in flight. NULL is allowed. */
+/* Unloads the kernels. No work enqueued through ctx may be in flight, no graph that captured such work may be launched
+ * any more, and caches of it are destroyed; plans stay good. NULL is allowed. */
 LIDX_API void lidx_close(lidx_context *ctx);
 
 typedef struct lidx_device_info {
@@ -185,7 +186,8 @@ typedef struct lidx_score_desc {
     /* rows */
     int32_t row_map;               /* lidx_row_map */
     int32_t batch;                 /* requests, 0 .. 65536 (0: enqueue does nothing) */
-    int32_t max_rows;              /* rows of q, q_scale and scores: an upper bound of what the row map uses */
+    int32_t max_rows;              /* rows of q, q_scale and scores: an upper bound of what the row map uses. All of q's
+                                      must be there: rows beyond what is used are read, too, and show nowhere */
     int32_t max_tokens;            /* upper bound of query tokens per request; LIDX_ROWS_FIXED: their number */
     int32_t heads;                 /* 1 or more */
     int32_t depth;                 /* codes per key and head, 1 or more */
@@ -194,7 +196,8 @@ typedef struct lidx_score_desc {
     int32_t visibility;            /* lidx_visibility */
     int32_t length_type;           /* lidx_int_type of context_lens, row_begin and row_end */
     int32_t compress_ratio;        /* tokens per key, 1 .. 512; 0 means 1. 0 or 1 with LIDX_SEE_WINDOW */
-    int64_t max_keys;              /* upper bound of keys per request, 0 .. 65535 * 128; sizes the launch grid */
+    int64_t max_keys;              /* upper bound of keys per request, 0 .. 65535 * 128; sizes the launch grid.
+                                      Contiguous: so many keys and scales must be there, whatever the lengths */
 
     /* keys */
     int32_t page_size;             /* keys per page; 0: contiguous */
@@ -244,6 +247,7 @@ LIDX_API lidx_status lidx_supports(lidx_context *ctx, const lidx_score_desc *des
  * LIDX_ERR_UNSUPPORTED: no kernel, or not the forced one, serves the shape on this device. On failure *out is
  * untouched. Calls no driver function. */
 LIDX_API lidx_status lidx_plan_create(lidx_context *ctx, const lidx_score_desc *desc, lidx_plan **out);
+/* At any time after the last enqueue has returned: launches and graphs have copies. NULL is allowed. */
 LIDX_API void lidx_plan_destroy(lidx_plan *plan);
 
 typedef struct lidx_plan_info {
@@ -262,8 +266,9 @@ LIDX_API lidx_status lidx_plan_workspace_bytes(const lidx_plan *plan, size_t *by
 
 /* Device pointers. Lengths, windows, row maps and tables may hold anything: what leads outside the limits is clamped,
  * and page ids outside their pool make their cells dead. A row's keys are those that lidx_visibility gives it; its dead
- * cells are never written without LIDX_FLAG_FILL. Block-table entries past the last key that any row sees are never
- * read, and pages wholly beyond it neither. A pointer that the plan has no use for must be null. */
+ * cells are never written without LIDX_FLAG_FILL. Arrays are as large as their shapes say, in the plan's bounds. But
+ * block-table entries past the last key that any row sees are never read, and pages wholly beyond it neither; one that
+ * has such a key is there as a whole. A pointer that the plan has no use for must be null. */
 typedef struct lidx_score_args {
     size_t struct_size;            /* set by lidx_score_args_init() */
     const void *q;                 /* e4m3 codes [max_rows, heads, depth], 16-byte aligned */
@@ -288,11 +293,12 @@ typedef struct lidx_score_args {
 /* Fills *args with zeros and its struct_size. */
 LIDX_API lidx_status lidx_score_args_init(lidx_score_args *args);
 
-/* Enqueues the scores of one plan on a CUstream (NULL: the default stream). Validates, encodes the tensor maps
+/* Enqueues the scores of one plan on a CUstream (NULL: the legacy default stream). Validates, encodes the tensor maps
  * on its own stack and launches; it allocates nothing, reads no device memory, synchronises nothing and can be captured
  * in a CUDA graph. LIDX_ERR_NULL, LIDX_ERR_ALIGNMENT, LIDX_ERR_WORKSPACE, LIDX_ERR_VALUE (a pointer that the
  * plan has no use for): args; LIDX_ERR_NO_CONTEXT: opened with device = -1 and another CUDA context is current;
- * LIDX_ERR_UNSUPPORTED: the plan was made for another kind of device; LIDX_ERR_DRIVER: a driver call failed. */
+ * LIDX_ERR_UNSUPPORTED: the plan was made for another kind of device, whose kernel this one cannot run;
+ * LIDX_ERR_DRIVER: a driver call failed, also where earlier work has broken the CUDA context. */
 LIDX_API lidx_status lidx_score_enqueue(lidx_context *ctx, const lidx_plan *plan, const lidx_score_args *args,
                                         void *stream);
 
@@ -347,7 +353,7 @@ typedef struct lidx_store_args {
 } lidx_store_args;
 LIDX_API lidx_status lidx_store_args_init(lidx_store_args *args);
 
-/* Enqueues one launch on a CUstream (NULL: the default stream). Like every enqueue of this library it allocates
+/* Enqueues one launch on a CUstream (NULL: the legacy default stream). Like every enqueue of this library it allocates
  * nothing, reads no device memory, synchronises nothing and can be captured in a CUDA graph; between replays slots and
  * keys may change. LIDX_ERR_NULL, _STRUCT_SIZE, _VALUE, _ALIGNMENT, _WORKSPACE: pool and args; LIDX_ERR_UNSUPPORTED:
  * the depth; LIDX_ERR_NO_CONTEXT, LIDX_ERR_DRIVER as for lidx_score_enqueue(). */
@@ -484,6 +490,7 @@ typedef struct lidx_cache_tables {
     int32_t *context_lens_device;  /* [count], or NULL */
 } lidx_cache_tables;
 LIDX_API lidx_status lidx_cache_tables_init(lidx_cache_tables *tables);
+/* LIDX_ERR_DRIVER: the host arrays are filled, a copy could not be enqueued. */
 LIDX_API lidx_status lidx_cache_fill_tables(lidx_cache *cache, const lidx_cache_tables *tables, void *stream);
 
 /* The slots (page * page_size + slot) of the last tokens[i] tokens of each sequence, one sequence behind the other: the
@@ -549,7 +556,7 @@ LIDX_API lidx_status lidx_topk_desc_init(lidx_topk_desc *desc);
 
 /* Bytes of workspace of a top-k on this context's device: 0 where rows are short or many. Its first max_rows 32-bit
  * words are zero before the first call that uses it; every call leaves them so. Calls that may overlap need one
- * each. */
+ * each. LIDX_ERR_UNSUPPORTED: the device's shared memory does not hold the rows that max_keys allows. */
 LIDX_API lidx_status lidx_topk_workspace_bytes(lidx_context *ctx, const lidx_topk_desc *desc, size_t *bytes);
 
 /* Device pointers. Scores of keys that a row does not see are not read. */
@@ -573,7 +580,7 @@ typedef struct lidx_topk_args {
 LIDX_API lidx_status lidx_topk_args_init(lidx_topk_args *args);
 
 /* Enqueues one launch. Validates, allocates nothing, reads no device memory, synchronises nothing, can be captured.
- * LIDX_ERR_UNSUPPORTED: the device's shared memory does not hold the rows that max_keys allows. */
+ * LIDX_ERR_UNSUPPORTED as lidx_topk_workspace_bytes() has it. */
 LIDX_API lidx_status lidx_topk_enqueue(lidx_context *ctx, const lidx_topk_desc *desc, const lidx_topk_args *args,
                                        void *stream);
 
@@ -631,7 +638,8 @@ LIDX_API lidx_status lidx_index_desc_init(lidx_index_desc *desc);
 
 typedef struct lidx_index_plan lidx_index_plan; /* immutable, as lidx_plan is */
 
-/* LIDX_ERR_VALUE, too, where the budget does not hold one row; else as lidx_plan_create(). */
+/* LIDX_ERR_VALUE, too, where the budget does not hold one row, LIDX_ERR_UNSUPPORTED as lidx_topk_workspace_bytes() has
+ * it; else as lidx_plan_create() and lidx_plan_destroy(). */
 LIDX_API lidx_status lidx_index_plan_create(lidx_context *ctx, const lidx_index_desc *desc, lidx_index_plan **out);
 LIDX_API void lidx_index_plan_destroy(lidx_index_plan *plan);
 
@@ -644,7 +652,8 @@ typedef struct lidx_index_plan_info {
     int32_t slices;                /* most CTAs that select from one row */
     size_t workspace_bytes;
     size_t zero_bytes;             /* at the beginning of the workspace: zero before the first call that uses it. Every
-                                      call leaves them so, but for LIDX_FLAG_CHECK's word where it found something */
+                                      call leaves them so, but for LIDX_FLAG_CHECK's word where it found something.
+                                      Another plan's call may leave scores there: zero them again behind it */
 } lidx_index_plan_info;
 LIDX_API lidx_status lidx_get_index_plan_info(const lidx_index_plan *plan, lidx_index_plan_info *info);
 
@@ -674,7 +683,8 @@ LIDX_API lidx_status lidx_index_args_init(lidx_index_args *args);
 
 /* Enqueues two launches per window: the score and the selection; the selection alone where max_keys is k or less, which
  * needs no scores unless top_scores, their order or LIDX_FLAG_CHECK do. What is said of lidx_score_enqueue() and
- * lidx_topk_enqueue() holds here; where a launch fails, those before it have been enqueued. */
+ * lidx_topk_enqueue() holds here. Whatever lidx refuses is refused before the first launch; where the driver refuses a
+ * later one, those before it have been enqueued. */
 LIDX_API lidx_status lidx_index_enqueue(lidx_context *ctx, const lidx_index_plan *plan, const lidx_index_args *args,
                                         void *stream);
 
@@ -683,7 +693,8 @@ LIDX_API lidx_status lidx_index_enqueue(lidx_context *ctx, const lidx_index_plan
 /* Static text for a status, for example "LIDX_ERR_VALUE: a field is outside its limits". */
 LIDX_API const char *lidx_status_string(lidx_status status);
 /* The last failure through ctx (or, with NULL, of lidx_open and of context-free calls in this thread): names the
- * function, the field, the value and the limit. Valid until the next call that fails. Never NULL; "" if none failed. */
+ * function, the field, the value and the limit. Never NULL; "" if none failed. Valid until the next call that fails, or
+ * lidx_close(ctx); calls that succeed leave it. */
 LIDX_API const char *lidx_last_error(const lidx_context *ctx);
 /* The raw CUresult behind the failure that lidx_last_error(ctx) tells of; 0 if the driver was not its cause. */
 LIDX_API int32_t lidx_driver_error(const lidx_context *ctx);

@@ -41,6 +41,7 @@ void fake_reset() {
     state.device_count = 1;
     state.major = 10;
     state.multiprocessors = 148;
+    state.shared_bytes_per_cta = 232448;
     state.fail_call = FakeCall::kCount;
 }
 
@@ -93,7 +94,9 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, 
         case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = state.major; return CUDA_SUCCESS;
         case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = state.minor; return CUDA_SUCCESS;
         case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = state.multiprocessors; return CUDA_SUCCESS;
-        case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 232448; return CUDA_SUCCESS;
+        case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+            *value = state.shared_bytes_per_cta;
+            return CUDA_SUCCESS;
         default: return CUDA_ERROR_INVALID_VALUE;
     }
 }

@@ -53,7 +53,7 @@ struct FakeFunction {
 
 struct FakeState {
     // What the machine is.
-    int device_count, major, minor, multiprocessors;
+    int device_count, major, minor, multiprocessors, shared_bytes_per_cta;
     CUresult init_result;
     // From its `fail_after`-th call on (0: the first), `fail_call` returns `fail_result`.
     FakeCall fail_call;

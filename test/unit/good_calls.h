@@ -47,6 +47,42 @@ inline lidx_score_args score_args() {
     return args;
 }
 
+// The same, and the 64 best keys of each row.
+inline lidx_index_desc index_desc() {
+    lidx_index_desc desc;
+    REQUIRE(lidx_index_desc_init(&desc) == LIDX_OK);
+    desc.score = score_desc();
+    desc.score.score_stride = 0;
+    desc.k = desc.index_stride = 64;
+    return desc;
+}
+inline lidx_index_args index_args() {   // but for workspace_bytes
+    const lidx_score_args score = score_args();
+    lidx_index_args args;
+    REQUIRE(lidx_index_args_init(&args) == LIDX_OK);
+    args.q = score.q;
+    args.q_scale = score.q_scale;
+    args.k_base = score.k_base;
+    args.k_scale_base = score.k_scale_base;
+    args.block_table = score.block_table;
+    args.context_lens = score.context_lens;
+    args.cu_seqlens_q = score.cu_seqlens_q;
+    args.indices = address<int32_t>(0x80000);
+    args.workspace = address<void>(0x100000);
+    return args;
+}
+inline lidx_topk_desc topk_desc() {
+    lidx_topk_desc desc;
+    REQUIRE(lidx_topk_desc_init(&desc) == LIDX_OK);
+    desc.batch = 2;
+    desc.max_rows = 8;
+    desc.max_tokens = 4;
+    desc.max_keys = 1000;
+    desc.score_stride = 1024;
+    desc.k = desc.index_stride = 64;
+    return desc;
+}
+
 // Around one block-split pool.
 struct CacheCalls {
     lidx_pool pool;

@@ -36,6 +36,10 @@ struct DestroyPlan {
 };
 using Context = std::unique_ptr<lidx_context, CloseContext>;
 using Plan = std::unique_ptr<lidx_plan, DestroyPlan>;
+struct DestroyIndexPlan {
+    void operator()(lidx_index_plan* plan) const { lidx_index_plan_destroy(plan); }
+};
+using IndexPlan = std::unique_ptr<lidx_index_plan, DestroyIndexPlan>;
 
 lidx_status open(int32_t device, Context* context) {
     const std::string path = fake_driver_path();
@@ -63,6 +67,27 @@ Plan make_plan(const Context& context, const lidx_score_desc& desc) {
     INFO(lidx_last_error(context.get()));
     REQUIRE(status == LIDX_OK);
     return Plan(plan);
+}
+
+IndexPlan make_index_plan(const Context& context, const lidx_index_desc& desc) {
+    lidx_index_plan* plan = nullptr;
+    const lidx_status status = lidx_index_plan_create(context.get(), &desc, &plan);
+    INFO(lidx_last_error(context.get()));
+    REQUIRE(status == LIDX_OK);
+    return IndexPlan(plan);
+}
+
+size_t workspace_bytes(const IndexPlan& plan) {
+    lidx_index_plan_info info = {};
+    info.struct_size = sizeof(info);
+    REQUIRE(lidx_get_index_plan_info(plan.get(), &info) == LIDX_OK);
+    return info.workspace_bytes;
+}
+
+bool tells(const Context& context, const std::string& part) {
+    const std::string text = lidx_last_error(context.get());
+    UNSCOPED_INFO(text);
+    return text.find(part) != std::string::npos;
 }
 
 using good_calls::address;
@@ -249,40 +274,19 @@ TEST_CASE("enqueue: a selection knows its rows behind a scorer alone") {
     fake().multiprocessors = 132;
     Context context;
     REQUIRE(open(0, &context) == LIDX_OK);
-    lidx_index_desc desc;
-    REQUIRE(lidx_index_desc_init(&desc) == LIDX_OK);
-    desc.score = good_calls::score_desc();
-    desc.score.score_stride = 0;
+    lidx_index_desc desc = good_calls::index_desc();
     desc.score.flags = LIDX_FLAG_PDL;
     const lidx_score_args score = good_calls::score_args();
-    lidx_index_args args;
-    REQUIRE(lidx_index_args_init(&args) == LIDX_OK);
-    args.q = score.q;
-    args.q_scale = score.q_scale;
-    args.k_base = score.k_base;
-    args.k_scale_base = score.k_scale_base;
-    args.block_table = score.block_table;
-    args.context_lens = score.context_lens;
-    args.cu_seqlens_q = score.cu_seqlens_q;
-    args.indices = address<int32_t>(0x80000);
-    args.workspace = address<void>(0x100000);
+    lidx_index_args args = good_calls::index_args();
     // Launches: s: a scorer; k: a selection that knows its rows; w: one that waits for them.
     const auto launches = [&](int32_t k, size_t budget_bytes) {
         desc.k = k;
         desc.index_stride = k;
         desc.workspace_budget_bytes = budget_bytes;
-        lidx_index_plan* plan = nullptr;
-        const lidx_status planned = lidx_index_plan_create(context.get(), &desc, &plan);
-        INFO(lidx_last_error(context.get()));
-        REQUIRE(planned == LIDX_OK);
-        lidx_index_plan_info info;
-        info.struct_size = sizeof(info);
-        REQUIRE(lidx_get_index_plan_info(plan, &info) == LIDX_OK);
-        args.workspace_bytes = info.workspace_bytes;
+        const IndexPlan plan = make_index_plan(context, desc);
+        args.workspace_bytes = workspace_bytes(plan);
         fake().launch_count = 0;
-        const lidx_status status = lidx_index_enqueue(context.get(), plan, &args, nullptr);
-        lidx_index_plan_destroy(plan);
-        REQUIRE(status == LIDX_OK);
+        REQUIRE(lidx_index_enqueue(context.get(), plan.get(), &args, nullptr) == LIDX_OK);
         std::string text;
         for (int i = 0; i < fake().launch_count; ++i) {
             const FakeLaunch& launch = fake().launches[i];
@@ -296,14 +300,7 @@ TEST_CASE("enqueue: a selection knows its rows behind a scorer alone") {
     CHECK(launches(64, 4 * 4096) == "sksk");   // two windows
     CHECK(launches(2048, 0) == "w");           // no row has more keys: nothing to score
 
-    lidx_topk_desc topk;
-    REQUIRE(lidx_topk_desc_init(&topk) == LIDX_OK);
-    topk.batch = 2;
-    topk.max_rows = 8;
-    topk.max_tokens = 4;
-    topk.max_keys = 1000;
-    topk.score_stride = 1024;
-    topk.k = topk.index_stride = 64;
+    lidx_topk_desc topk = good_calls::topk_desc();
     topk.flags = LIDX_FLAG_PDL;
     lidx_topk_args given;
     REQUIRE(lidx_topk_args_init(&given) == LIDX_OK);
@@ -317,6 +314,90 @@ TEST_CASE("enqueue: a selection knows its rows behind a scorer alone") {
     REQUIRE(status == LIDX_OK);
     REQUIRE(fake().launch_count == 1);
     CHECK(fake().launches[0].select.known_rows == 0);
+}
+
+TEST_CASE("index, topk: what the device cannot launch is refused where it is planned") {
+    fake_reset();
+    fake().major = 8;
+    fake().minor = 9;
+    fake().shared_bytes_per_cta = 101376;
+    Context context;
+    REQUIRE(open(0, &context) == LIDX_OK);
+    lidx_index_desc desc = good_calls::index_desc();
+    desc.score.max_rows = desc.score.max_tokens = 256;
+    desc.score.max_keys = 262144;
+    desc.score.block_table_stride = 4096;
+    // topk::SharedLayout, and two maps of 262144 bits, of 3 more and of what fills up their words of 128.
+    const std::string text = "max_keys = 262144 with k = 64 needs " + std::to_string(57536 + 2 * (32768 + 16));
+    lidx_index_plan* out = nullptr;
+    CHECK(lidx_index_plan_create(context.get(), &desc, &out) == LIDX_ERR_UNSUPPORTED);
+    CHECK(out == nullptr);
+    CHECK(tells(context, "lidx_index_plan_create: score." + text));
+    CHECK(tells(context, "the device gives a CTA 101376"));
+
+    lidx_topk_desc topk = good_calls::topk_desc();
+    topk.max_rows = 256;
+    topk.max_keys = topk.score_stride = 262144;
+    size_t bytes = 77;
+    CHECK(lidx_topk_workspace_bytes(context.get(), &topk, &bytes) == LIDX_ERR_UNSUPPORTED);
+    CHECK(bytes == 77);
+    CHECK(tells(context, "lidx_topk_workspace_bytes: " + text));
+    lidx_topk_args args;
+    REQUIRE(lidx_topk_args_init(&args) == LIDX_OK);
+    CHECK(lidx_topk_enqueue(context.get(), &topk, &args, nullptr) == LIDX_ERR_UNSUPPORTED);
+    CHECK(tells(context, "lidx_topk_enqueue: " + text));
+
+    desc.score.max_keys = 131072;
+    CHECK(lidx_index_plan_create(context.get(), &desc, &out) == LIDX_OK);
+    lidx_index_plan_destroy(out);
+}
+
+TEST_CASE("index: a plan of another device is refused before the first launch, unless its kernels run here") {
+    fake_reset();
+    fake().major = 9;
+    fake().multiprocessors = 132;
+    Context made;
+    REQUIRE(open(0, &made) == LIDX_OK);
+    lidx_index_desc desc = good_calls::index_desc();
+    desc.score.heads = 24;   // generic_score, which runs everywhere
+    desc.score.block_table_stride = 65536;
+    const struct {
+        int64_t max_keys;
+        int32_t rows;
+        int major;
+        const char* refused;   // null: it runs
+    } cases[] = {
+        {1000, 8, 8, "topk_held_fp32"},
+        {1000, 8, 12, nullptr},
+        {16384, 8, 8, "topk_cluster_fp32"},
+        {16384, 8, 12, "topk_cluster_fp32"},
+        {16384, 8, 10, nullptr},
+        {1000000, 8, 12, "topk_spread_fp32"},
+        {262144, 256, 8, nullptr},   // streamed: topk here, topk_sm80 there
+    };
+    for (const auto& row : cases) {
+        CAPTURE(row.max_keys, row.major);
+        desc.score.max_keys = row.max_keys;
+        desc.score.max_rows = row.rows;
+        const IndexPlan plan = make_index_plan(made, desc);
+        fake().major = row.major;
+        fake().function_count = fake().calls[static_cast<int>(FakeCall::k_cuModuleLoadData)] = 0;
+        Context other;
+        REQUIRE(open(0, &other) == LIDX_OK);
+        lidx_index_args args = good_calls::index_args();
+        args.workspace_bytes = workspace_bytes(plan);
+        fake().launch_count = 0;
+        const lidx_status status = lidx_index_enqueue(other.get(), plan.get(), &args, nullptr);
+        if (row.refused == nullptr) {
+            CHECK(status == LIDX_OK);
+            CHECK(fake().launch_count == 2);
+            continue;
+        }
+        CHECK(status == LIDX_ERR_UNSUPPORTED);
+        CHECK(fake().launch_count == 0);
+        CHECK(tells(other, std::string("the plan's kernel ") + row.refused + " was chosen for another device; this "
+                            "one, of compute capability " + std::to_string(row.major) + ".0, cannot run it"));
+    }
 }
 
 TEST_CASE("enqueue: allocates nothing, synchronises nothing, leaves the context stack as it was") {

@@ -15,8 +15,8 @@ namespace {
 
 using good_calls::score_desc;
 
-constexpr lidx::DeviceLimits kB200{100, 148};
-constexpr lidx::DeviceLimits kH200{90, 132};
+constexpr lidx::DeviceLimits kB200{100, 148, 232448};
+constexpr lidx::DeviceLimits kH200{90, 132, 232448};
 
 std::string chosen(const lidx_score_desc& desc, const lidx::DeviceLimits& device) {
     const lidx::Choice choice = lidx::choose_kernel(desc, device);
