@@ -81,10 +81,10 @@ inline constexpr int64_t kMaxCtas = 65535 / kWarpgroups;
 
 // ---- whether a launch is this kernel's choice: few keys, or one group. With more groups a tile is multiplied and
 // reduced by one warpgroup, group by group, where sm90_score has a warpgroup a group: measured, docs/trials-sm90.md.
-inline constexpr int64_t kMostGroupKeys = int64_t{1} << 21;
+inline constexpr int64_t kMostKeys[kGroups] = {INT64_MAX, 1 << 20, 1 << 19, 1 << 17};   // of all requests, by groups
 LIDX_HOST_DEVICE constexpr bool prefers_decode(int64_t batch, int64_t max_keys, int64_t tokens, int group_tokens) {
     const int64_t groups = ceil_div(tokens, group_tokens);
-    return groups <= 1 || (groups <= kGroups && batch * max_keys <= kMostGroupKeys / (groups - 1));
+    return groups <= kGroups && batch * max_keys <= kMostKeys[groups <= 1 ? 0 : groups - 1];
 }
 
 }  // namespace lidx::sm90_decode

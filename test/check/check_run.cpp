@@ -72,7 +72,9 @@ std::string expected_symbol(const Machine& machine, const Inputs& in) {
         if (heads >= 32 && is_plain(in, false)) {
             // Decode: one token of 64 heads, two of 32; up to four times that by size.
             const int64_t groups = ceil_div(std::min(in.max_tokens, in.max_rows) * heads, 64);
-            if (groups <= 1 || (groups <= 4 && in.c.batch * in.max_keys * (groups - 1) <= 2097152))
+            const int64_t keys = in.c.batch * in.max_keys;
+            if (groups <= 1 || (groups == 2 && keys <= 1048576) || (groups == 3 && keys <= 524288) ||
+                (groups == 4 && keys <= 131072))
                 return "sm90_decode_h" + std::to_string(heads);
         }
         // Five and six groups: of a token of 64 heads, of two of 32.

@@ -151,8 +151,8 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
     CHECK(chosen(desc, kB200) == "sm100_score_h64");
 }
 
-// By hand: a group is one token of 64 heads or two of 32; one group in any case, two up to 2^21 keys of all requests,
-// three up to 2^20, four up to 2^21 / 3.
+// By hand: a group is one token of 64 heads or two of 32; one group in any case, two up to 2^20 keys of all requests,
+// three up to 2^19, four up to 2^17.
 TEST_CASE("plan: decode has a kernel of its own on compute capability 9.0") {
     lidx_score_desc desc = score_desc();
     desc.max_rows = 1 << 20;
@@ -161,10 +161,11 @@ TEST_CASE("plan: decode has a kernel of its own on compute capability 9.0") {
         int64_t keys;
         bool decode;
     } cases[] = {
-        {64, 1, 1, 64, true},      {64, 1, 4096, 131072, true}, {64, 2, 64, 32768, true},  {64, 2, 64, 32769, false},
-        {64, 3, 32, 32768, true},  {64, 3, 32, 32769, false},   {64, 4, 1, 699050, true},  {64, 4, 1, 699051, false},
-        {64, 5, 1, 64, false},     {32, 2, 4096, 131072, true}, {32, 3, 64, 32768, true},  {32, 3, 64, 32769, false},
-        {32, 8, 1, 699050, true},  {32, 8, 1, 699051, false},   {32, 9, 1, 64, false},
+        {64, 1, 1, 64, true},      {64, 1, 4096, 131072, true}, {64, 2, 32, 32768, true},  {64, 2, 32, 32769, false},
+        {64, 3, 16, 32768, true},  {64, 3, 16, 32769, false},   {64, 4, 1, 131072, true},  {64, 4, 1, 131073, false},
+        {64, 5, 1, 64, false},     {32, 2, 4096, 131072, true}, {32, 3, 32, 32768, true},  {32, 3, 32, 32769, false},
+        {32, 6, 16, 32768, true},  {32, 6, 16, 32769, false},   {32, 8, 4, 32768, true},   {32, 8, 4, 32769, false},
+        {32, 9, 1, 64, false},
     };
     for (const auto& row : cases) {
         CAPTURE(row.heads, row.tokens, row.batch, row.keys);
