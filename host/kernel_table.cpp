@@ -7,6 +7,7 @@
 
 #include "kernel/generic_score_layout.h"
 #include "kernel/sm100_score_layout.h"
+#include "kernel/sm100_wide_layout.h"
 #include "kernel/sm90_decode_layout.h"
 #include "kernel/sm90_fast_layout.h"
 #include "kernel/sm90_pair_layout.h"
@@ -43,6 +44,34 @@ namespace {
         .shared_bytes_decode = sm100_score::launch_shape<heads_, tokens_>().shared_bytes_decode, \
         .tmem_columns = sm100_score::launch_shape<heads_, tokens_>().tmem_columns,               \
     },
+// From 16 tokens on no number of tokens takes longer than sm100_score's tiles, by the clocks of docs/kernel-sm100.md.
+#define LIDX_SM100_WIDE_ROW(symbol_, heads_, depth_, tokens_)              \
+    KernelRow{                                                             \
+        .symbol = #symbol_,                                                \
+        .source = "sm100_wide",                                            \
+        .arithmetic = LIDX_ARITHMETIC_SM100,                               \
+        .capability_min = 100,                                             \
+        .capability_max = 109,                                             \
+        .capability_text = "10.x",                                         \
+        .operands = Operands::kTensorMaps,                                 \
+        .heads = heads_,                                                   \
+        .depth = depth_,                                                   \
+        .depth_step = depth_,                                              \
+        .pages = Pages::kMultiplesOf16,                                    \
+        .features = kRowKeys | kSmLimit,                                   \
+        .pdl = true,                                                       \
+        .schedule = Schedule::kPersistent,                                 \
+        .tile_keys = kTileKeys,                                            \
+        .tile_tokens = tokens_,                                            \
+        .q_box_rows = 2 * heads_,                                          \
+        .q_turns = true,                                                   \
+        .alternative = true,                                               \
+        .auto_tokens = 16,                                                 \
+        .threads = sm100_wide::kThreads,                                   \
+        .shared_bytes = sizeof(sm100_wide::Tile<heads_>::Shared),          \
+        .shared_bytes_decode = sizeof(sm100_wide::Tile<heads_>::Shared),   \
+        .tmem_columns = sm100_wide::kTmemColumns,                          \
+    },
 // sm_90a code runs on compute capability 9.0 alone (PTX ISA, .target: architecture-specific targets).
 // source_: the kernel file and the namespace of its layout.
 #define LIDX_SM90_ROW(source_, symbol_, arithmetic_, heads_, depth_, tokens_, features_, q_box_rows_, q_pairs_,      \
@@ -67,6 +96,7 @@ namespace {
         .q_box_rows = q_box_rows_,                                                                                   \
         .q_head_slots = source_::Tile<heads_>::kHeadSlots != heads_ ? source_::Tile<heads_>::kHeadSlots : 0,         \
         .q_pairs = q_pairs_,                                                                                         \
+        .alternative = auto_tokens_most_ != 0,                                                                       \
         .auto_tokens = auto_tokens_,                                                                                 \
         .auto_tokens_most = auto_tokens_most_,                                                                       \
         .threads = source_::kThreads,                                                                                \
@@ -116,6 +146,7 @@ namespace {
         .schedule = Schedule::kWarpgroups,                                                                           \
         .tile_keys = sm90_decode::kTileKeys,                                                                         \
         .tile_tokens = tokens_,                                                                                      \
+        .alternative = true,                                                                                         \
         .threads = sm90_decode::kThreads,                                                                            \
         .shared_bytes = sm90_decode::shared_bytes(sm90_decode::kGroups, sm90_decode::kWarpgroups),                   \
         .shared_bytes_decode = sm90_decode::shared_bytes(1, sm90_decode::kWarpgroups),                               \
@@ -147,6 +178,7 @@ namespace {
 constexpr KernelRow kRows[] = {LIDX_SCORERS(LIDX_ROWS)};
 #undef LIDX_ROWS
 #undef LIDX_SM100_SCORE_ROW
+#undef LIDX_SM100_WIDE_ROW
 #undef LIDX_SM90_FAST_ROW
 #undef LIDX_SM90_WIDE_ROW
 #undef LIDX_SM90_WIDE_PLAIN_ROW
@@ -190,7 +222,7 @@ std::string kernel_summaries() {
         const KernelRow& row = kRows[i];
         if (i > 0 && std::strcmp(kRows[i - 1].source, row.source) == 0) continue;
         if (row.arithmetic == LIDX_ARITHMETIC_SM90_FAST) continue;   // serves no shape that others do not
-        if (is_alternative(row)) continue;
+        if (row.alternative) continue;
         // A support reason has 512 bytes: what holds for the source before is not said again.
         const std::string rest =
             depth_text(row) + ", " + pages_text(row) + ", compute capability " + row.capability_text;

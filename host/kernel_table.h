@@ -52,6 +52,8 @@ struct KernelRow {
     int q_box_rows = 0;      // of the Q tensor map: token-head pairs
     int q_head_slots = 0;    // that a token has in those boxes, where there are more than heads; or 0
     bool q_pairs = false;    // Q boxes are pairs of tokens, the order of heads kernel/sm90_wide_layout.h's
+    bool q_turns = false;    // Q boxes are pairs of tokens, which take turns in each head (kernel/sm100_wide_layout.h)
+    bool alternative = false;   // serves nothing that no other source serves on its devices, and does some of it faster
     int auto_tokens = 0;     // chosen by itself from so many tokens a request on, on average of what may come,
     int auto_tokens_most = 0;   // and up to so many; 0: without a limit
     int threads;
@@ -124,11 +126,6 @@ inline constexpr const char* kTopkMerge = LIDX_TOPK_MERGE_VARIANTS(LIDX_TOPK_MER
 #undef LIDX_TOPK_MERGE_SYMBOL
 constexpr bool runs_on(const KernelRow& row, int compute_capability) {
     return compute_capability >= row.capability_min && compute_capability <= row.capability_max;
-}
-
-// Serves nothing that no other source serves on its devices, and does some of it faster: no reason speaks of it.
-constexpr bool is_alternative(const KernelRow& row) {
-    return row.schedule == Schedule::kWarpgroups || row.auto_tokens_most != 0;
 }
 
 // A source's kernels, the rows of one architecture, together serve: "heads 4, 8, ...", "depth a multiple of 64 up to

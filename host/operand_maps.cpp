@@ -58,6 +58,9 @@ CUtensorMap encode_q_map(const Driver& driver, const lidx_plan& plan, const void
     if (plan.kernel->q_pairs)   // head 8 j + 2 i + e of a row is [e, j, row, i]; a box has two rows
         return encode<5>(driver, "q", q, {depth, 4, rows, heads / 8, 2}, {2 * depth, heads * depth, 8 * depth, depth},
                          {box_depth, 4, 2, static_cast<cuuint32_t>(heads / 8), 2});
+    if (plan.kernel->q_turns)
+        return encode<3>(driver, "q", q, {depth, rows, heads}, {heads * depth, depth},
+                         {box_depth, 2, static_cast<cuuint32_t>(heads)});
     if (plan.kernel->q_head_slots != 0) {   // heads that a token lacks are beyond the tensor: zeros
         const auto slots = static_cast<cuuint32_t>(plan.kernel->q_head_slots);
         return encode<3>(driver, "q", q, {depth, heads, rows}, {depth, heads * depth},

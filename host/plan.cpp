@@ -263,7 +263,7 @@ Choice choose_kernel(const lidx_score_desc& desc, const DeviceLimits& device, co
         if (new_source && best != nullptr) break;
         source = row.source;
         if (!obstacle(row, desc, device).empty()) {
-            const bool speaks = new_source && !is_alternative(row);
+            const bool speaks = new_source && !row.alternative;
             const std::string why = speaks ? source_obstacle(source, desc, device) : "";
             if (!why.empty()) obstacles += (obstacles.empty() ? "" : "; ") + std::string(source) + " " + why;
             continue;

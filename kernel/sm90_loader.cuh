@@ -6,6 +6,7 @@
 #include "kernel/problem.h"
 #include "kernel/schedule.h"
 #include "kernel/score_cells.cuh"
+#include "kernel/sm100_wide_load.cuh"
 #include "kernel/sm90_schedule.h"
 #include "kernel/sm90_share.cuh"
 #include "ptx/bulk_tensor.cuh"
@@ -145,7 +146,7 @@ __device__ __forceinline__ void pad_weights(const Loader& loader, typename T::Sh
     for (int32_t i = first + static_cast<int32_t>(loader.lane); i < end; i += 32) {
         const int32_t token = i / T::kHeadSlots, head = i % T::kHeadSlots;
         if (token >= item.tokens || head >= T::kHeads)
-            ptx::st_shared_f32(to + static_cast<uint32_t>((token * T::kWeightStride + head) * 4), 0.0f);
+            ptx::st_shared_f32(to + weight_cell<T>(token, head), 0.0f);
     }
 }
 
@@ -165,7 +166,7 @@ __device__ __forceinline__ void load_weights(const ScoreParams& p, const Loader&
     for (auto i = static_cast<int32_t>(loader.lane); i < item.tokens * T::kHeads; i += 32) {
         const int32_t token = i / T::kHeads, head = i % T::kHeads;
         const int64_t row = int64_t{item.row} + token;
-        const ptx::SharedAddr cell = to + static_cast<uint32_t>((token * T::kWeightStride + head) * 4);
+        const ptx::SharedAddr cell = to + weight_cell<T>(token, head);
         if (!plain) ptx::st_shared_f32(cell, load_weight(p, row, head));
         else ptx::cp_async_ca_4(cell, static_cast<const float*>(p.q_scale) + row * stride + head);
     }
@@ -205,6 +206,8 @@ __device__ __forceinline__ void ask_item(const ScoreParams& p, const Loader& loa
             const ptx::SharedAddr box_to = first + static_cast<uint32_t>(box * T::kQBoxBytes);
             if constexpr (T::kQPairs)
                 ptx::cp_async_bulk_tensor_5d(box_to, loader.q_map, 0, 0, item.row + 2 * box, 0, 0, full);
+            else if constexpr (kTokensTurn<T>)
+                ptx::cp_async_bulk_tensor_3d(box_to, loader.q_map, 0, item.row + 2 * box, 0, full);
             else if constexpr (T::kHeadSlots != T::kHeads)
                 ptx::cp_async_bulk_tensor_3d(box_to, loader.q_map, 0, 0, item.row + T::kGroupTokens * box, full);
             else ptx::cp_async_bulk_tensor_2d(box_to, loader.q_map, 0, item.row * T::kHeads + 64 * box, full);
@@ -294,6 +297,16 @@ __device__ __forceinline__ void load_tile(const ScoreParams& p, const Loader& lo
                 ptx::st_global_f32(static_cast<float*>(p.scores) + (int64_t{pages.row} + token) * p.score_stride + key,
                                    dead_score());
         }
+    }
+    if (kLoadersFill<T> && p.fill_columns != 0) {
+        uint32_t words = 0;   // in which the lane's key is seen by a row, on an illegal page
+#pragma unroll
+        for (int32_t word = 0; word < kWords; ++word)
+            words |= (pages.keys.has(tile * T::kTileKeys + word * 32 + static_cast<int32_t>(loader.lane)) &&
+                              (live[word] >> loader.lane & 1) == 0 ? 1u : 0) << word;
+        if (words != 0)
+            fill_keys<T>(p, pages.request, pages.row, pages.tokens,
+                         tile * T::kTileKeys + static_cast<int32_t>(loader.lane), words);
     }
     const Stage stage = stage_at<T>(ring);
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.k_full[stage.index]);

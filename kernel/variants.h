@@ -7,6 +7,7 @@
 // X(NAME): the families that score, in order of preference: LIDX_<NAME>_VARIANTS below are a family's rows. What a row
 // means to the host is LIDX_<NAME>_ROW in host/kernel_table.cpp.
 #define LIDX_SCORERS(X) \
+    X(SM100_WIDE)       \
     X(SM100_SCORE)      \
     X(SM90_FAST)        \
     X(SM90_WIDE)        \
@@ -16,6 +17,13 @@
     X(SM90_SCORE)       \
     X(SM90_PLAIN)       \
     X(GENERIC_SCORE)
+
+// X(symbol, heads, depth, tokens): query tokens per block, whose 256 columns meet each key tile. For many tokens per
+// request; one factor of fp32 weights without gaps, fp32 scores at the column of their key, no fill but of keys on
+// illegal pages, K and its scales found by one table. The same bits as sm100_score's.
+#define LIDX_SM100_WIDE_VARIANTS(X) \
+    X(sm100_wide_h64, 64, 128, 4)   \
+    X(sm100_wide_h32, 32, 128, 8)
 
 // X(symbol, heads, depth, tokens): query tokens per tile; columns of the tile = tokens * heads: 128, and fewer where a
 // request has few tokens. depth 128: 64, too (a run-time value).

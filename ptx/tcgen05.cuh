@@ -60,6 +60,19 @@ LIDX_PTX void tcgen05_fence_after_thread_sync() { asm volatile("tcgen05.fence::a
 // Whole warp: every earlier tcgen05.ld of this thread has read Tensor Memory.
 LIDX_PTX void tcgen05_wait_ld() { asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory"); }
 
+// tcgen05.ld.sync.aligned.shape1.num{.pack}.b32 r, [taddr];  .shape1 = { .32x32b }, .num = { .x16 }
+//                                                                               PTX ISA 8.6 (9.7.16.8.3)
+// Whole warp, one taddr. Lane l of warp w (modulo 4) reads TMEM lane 32w + l, columns taddr to taddr + 15, into r.
+LIDX_PTX void tcgen05_ld_32x32b_x16(float (&r)[16], TmemAddr taddr) {
+    asm volatile(
+        "tcgen05.ld.sync.aligned.32x32b.x16.b32 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, [%16];"
+        : "=f"(r[0]), "=f"(r[1]), "=f"(r[2]), "=f"(r[3]), "=f"(r[4]), "=f"(r[5]), "=f"(r[6]), "=f"(r[7]),
+          "=f"(r[8]), "=f"(r[9]), "=f"(r[10]), "=f"(r[11]), "=f"(r[12]), "=f"(r[13]), "=f"(r[14]), "=f"(r[15])
+        : "r"(taddr.value)
+        : "memory");
+}
+
 // tcgen05.ld.sync.aligned.shape1.num{.pack}.b32 r, [taddr];  .shape1 = { .32x32b }, .num = { .x32 }
 //                                                                               PTX ISA 8.6 (9.7.16.8.3)
 // Whole warp, one taddr. Lane l of warp w (modulo 4) reads TMEM lane 32w + l, columns taddr to taddr + 31, into r.

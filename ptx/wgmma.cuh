@@ -117,7 +117,8 @@ LIDX_PTX void wgmma_mma_async_m64n256k32_f16_e4m3_e4m3(uint32_t (&d)[64], uint64
         : "memory");
 }
 
-// setmaxnreg.action.sync.aligned.u32 imm-reg-count;  .action = { .inc, .dec }     PTX ISA 8.0, sm_90a (9.7.19.5)
+// setmaxnreg.action.sync.aligned.u32 imm-reg-count;  .action = { .inc, .dec }     PTX ISA 8.0, sm_90a (9.7.19.5);
+// 8.6 sm_100a, 8.8 sm_100f.
 // All warps of the warpgroup; a multiple of 8, 24 .. 256.
 template <uint32_t kRegisters>
 LIDX_PTX void setmaxnreg_inc() {

@@ -249,7 +249,7 @@ const DescRow kUnserved[] = {
      },
      LIDX_ERR_UNSUPPORTED, "depth = 144"},
     {"unknown kernel", [](lidx_score_desc& d) { d.kernel = "sm100_score_h256"; }, LIDX_ERR_VALUE,
-     "kernel = \"sm100_score_h256\" does not exist; there are sm100_score_{h64, h64_t1, h128, h32, h32_t3, "},
+     "kernel = \"sm100_score_h256\" does not exist; there are sm100_wide_{h64, h32}, sm100_score_{h64, h64_t1, "},
     {"empty kernel", [](lidx_score_desc& d) { d.kernel = ""; }, LIDX_ERR_VALUE, "kernel = \"\" does not exist"},
     {"kernel of other heads", [](lidx_score_desc& d) { d.kernel = "sm100_score_h32"; }, LIDX_ERR_UNSUPPORTED,
      "kernel = sm100_score_h32 does not serve heads = 64, depth = 128, page_size = 64: it needs heads 32"},
@@ -310,7 +310,7 @@ TEST_CASE("bad input: shapes without a kernel") {
     desc.kernel = endless.c_str();
     lidx_plan* plan = nullptr;
     CHECK(lidx_plan_create(fixture.context, &desc, &plan) == LIDX_ERR_VALUE);
-    check_message(fixture.context, "does not exist; there are sm100_score_{h64");
+    check_message(fixture.context, "does not exist; there are sm100_wide_{h64, h32}, sm100_score_{h64");
 }
 
 TEST_CASE("bad input: limits themselves are accepted") {

@@ -506,11 +506,33 @@ std::vector<Case> covering_cases() {
             "sm90_wide_h64_plain/h64/d128/t31/b5/n95/p0/contiguous/pad16/gap3/lattice/zero-tokens/check/tight/s1129/"
             "rowlen",
             "sm90_wide_h32/h32/d128/t17/b2/n1/p0/contiguous/pad0/gap0/normal/plain/nocheck/guard/s1130/w2",
+            // The same on compute capability 10: blocks of four tokens and eight, few CTAs with many tiles.
+            "sm100_wide_h64/h64/d128/t9/b1/n2600/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1501/sms2",
+            "sm100_wide_h32/h32/d128/t17/b2/n1300/p16/block-split/pad0/gap0/codes/slack/nocheck/guard/s1502/sms3",
+            "sm100_wide_h64/h64/d128/t68/b1/n300/p0/contiguous/pad0/gap0/codes/plain/nocheck/guard/s1503/causal",
+            "sm100_wide_h64/h64/d128/t20/b3/n501/p48/split-pool/pad16/gap1/normal/bad-pages/check/guard/s1504/"
+            "window,sms2",
+            "sm100_wide_h32/h32/d128/t33/b2/n700/p64/block-split/pad0/gap3/special/ragged/check/tight/s1505/"
+            "rowlen,sms2",
+            "sm100_wide_h64/h64/d128/t12/b2/n1100/p128/block-split/pad0/gap0/normal/ragged/nocheck/guard/s1506/"
+            "ids,causal,i64,pdl,r4,sms1",
+            "sm100_wide_h32/h32/d128/t19/b2/n333/p256/split-pool/pad0/gap0/special/bad-pages/check/guard/s1507/"
+            "fixed,causal",
+            "sm100_wide_h64/h64/d128/t1/b40/n288/p96/block-split/pad0/gap0/lattice/lengths/check/guard/s1508/sms2",
+            "sm100_wide_h64/h64/d128/t31/b5/n95/p0/contiguous/pad16/gap3/lattice/zero-tokens/check/tight/s1509/"
+            "rowlen",
+            "sm100_wide_h32/h32/d128/t17/b2/n1/p0/contiguous/pad0/gap0/normal/plain/nocheck/guard/s1510",
+            "sm100_wide_h64/h64/d128/t6/b7/n700/p32/block-split/pad0/gap0/lattice/overrun/nocheck/guard/s1511/"
+            "ids,window,sms1",
+            "auto/h64/d128/t16/b2/n300/p112/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1512/causal",
+            "auto/h32/d128/t40/b2/n300/p320/split-pool/pad0/gap0/normal/plain/check/guard/s1513/window,pdl",
             // A NaN for each head at each place of a token tile, one at a time.
             "sm100_score_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1301",
             "sm100_score_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1302",
             "sm100_score_h32_t3/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1303",
             "sm100_score_h128/h128/d128/t1280/b1/n5/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1306",
+            "sm100_wide_h64/h64/d128/t1280/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1314",
+            "sm100_wide_h32/h32/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1315",
             "sm100_score_h16/h16/d64/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1307",
             "sm100_score_h8/h8/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1308",
             "sm100_score_h4/h4/d128/t640/b1/n9/p64/block-split/pad0/gap0/special/plain/nocheck/guard/s1309",
@@ -536,6 +558,7 @@ std::vector<Case> long_cases() {
                                 {"sm90_pair_h64", 64, 128},      {"sm90_pair_h32", 32, 128},
                                 {"sm90_decode_h64", 64, 128},    {"sm90_decode_h32", 32, 128},
                                 {"sm90_wide_h64_plain", 64, 128}, {"sm90_wide_h32", 32, 128},
+                                {"sm100_wide_h64", 64, 128},     {"sm100_wide_h32", 32, 128},
                                 {"sm100_score_h64", 64, 128},    {"sm100_score_h32", 32, 128},
                                 {"sm100_score_h32_t3", 32, 128}, {"generic_score", 64, 128},
                                 {"generic_score", 32, 128}};
@@ -597,6 +620,11 @@ std::vector<Case> seed_cases() {
             "sm100_score_h16_t2/h16/d128/t7/b2/n300/p96/block-split/pad0/gap2/normal/bad-pages/check/guard/s2012",
             "sm100_score_h8/h8/d64/t50/b1/n129/p112/split-pool/pad0/gap0/normal/ragged/nocheck/guard/s2013",
             "sm100_score_h4/h4/d128/t100/b1/n150/p0/contiguous/pad0/gap0/special/plain/nocheck/guard/s2014",
+            "sm100_wide_h64/h64/d128/t17/b3/n450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2015/"
+            "causal,sms2",
+            "sm100_wide_h64/h64/d128/t9/b1/n1400/p128/block-split/pad0/gap0/normal/plain/nocheck/tight/s2016/sms1",
+            "sm100_wide_h32/h32/d128/t20/b2/n600/p16/block-split/pad0/gap0/special/bad-pages/check/guard/s2017/"
+            "window,sms2",
             "sm90_score_h64/h64/d128/t1/b2/n700/p64/block-split/pad0/gap0/normal/ragged/nocheck/guard/s2101",
             "sm90_score_h64/h64/d128/t1/b30/n450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2106",
             "sm90_score_h64/h64/d128/t5/b20/n450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2107",
@@ -707,9 +735,10 @@ std::string missing_coverage(const std::vector<Case>& cases) {
     }
     std::vector<std::string> wanted = {"sliced"};
     auto want = [&](int part, const std::string& value) { wanted.push_back(std::to_string(part) + "=" + value); };
-    for (const char* kernel : {"auto", "sm90_score_h64", "sm90_score_h32", "sm90_score_h64_plain",
-                               "sm90_score_h32_plain", "sm90_fast_h64", "sm90_fast_h32", "sm90_decode_h64",
-                               "sm90_decode_h32", "sm90_pair_h64", "sm90_pair_h32", "generic_score"})
+    for (const char* kernel : {"auto", "sm100_wide_h64", "sm100_wide_h32", "sm90_score_h64", "sm90_score_h32",
+                               "sm90_score_h64_plain", "sm90_score_h32_plain", "sm90_fast_h64", "sm90_fast_h32",
+                               "sm90_decode_h64", "sm90_decode_h32", "sm90_pair_h64", "sm90_pair_h32",
+                               "generic_score"})
         want(0, kernel);
     for (const Shape& shape : kTensorShapes)
         wanted.push_back(std::string(shape.kernel) + "/d" + std::to_string(shape.depth));

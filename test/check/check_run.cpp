@@ -17,6 +17,7 @@
 
 #include "check_model.h"
 #include "check_upload.h"
+#include "kernel/sm100_wide_layout.h"
 #include "kernel/sm90_fast_layout.h"
 #include "kernel/sm90_pair_layout.h"
 #include "kernel/sm90_schedule.h"
@@ -47,7 +48,7 @@ int tile_tokens_of(const std::string& symbol) {
     return 0;
 }
 
-// What the kernels for plain work serve (docs/kernel-sm90.md).
+// What the kernels for plain work serve (docs/kernel-sm90.md, docs/kernel-sm100.md).
 bool is_plain(const Inputs& in, bool rows_differ) {
     const Engine& e = in.c.engine;
     if (e.sees == Engine::Sees::kWindow && e.relative) return false;
@@ -92,6 +93,9 @@ std::string expected_symbol(const Machine& machine, const Inputs& in) {
     const auto tiles = kTileTokens.find(heads);
     if (tiles == kTileTokens.end()) return "generic_score";
     const int64_t tokens = std::min(in.max_tokens, in.max_rows);
+    if ((heads == 64 || heads == 32) && in.c.depth == 128 && is_plain(in, true) &&
+        std::min<int64_t>(tokens, in.max_rows / std::max(in.c.batch, 1)) >= 16)
+        return "sm100_wide_h" + std::to_string(heads);
     // Fewest tiles, then the narrowest.
     int best = tiles->second[0];
     for (const int t : tiles->second)
@@ -105,6 +109,8 @@ bool is_sm90_pair(const std::string& symbol) { return symbol.rfind("sm90_pair", 
 bool is_sm90_decode(const std::string& symbol) { return symbol.rfind("sm90_decode", 0) == 0; }
 bool is_sm90_wide(const std::string& symbol) { return symbol.rfind("sm90_wide", 0) == 0; }
 bool is_sm90_fast(const std::string& symbol) { return symbol.rfind("sm90_fast", 0) == 0; }
+bool is_sm100_wide(const std::string& symbol) { return symbol.rfind("sm100_wide", 0) == 0; }
+bool is_persistent(const std::string& symbol) { return is_sm90(symbol) || is_sm100_wide(symbol); }
 int64_t tile_keys_of(const std::string& symbol) { return is_sm90_wide(symbol) ? 96 : is_sm90(symbol) ? 64 : 128; }
 
 int64_t launch_columns(const Inputs& in) {
@@ -123,10 +129,10 @@ int64_t expected_slices(const Machine& machine, const Inputs& in, const Outcome&
     return std::max<int64_t>(1, std::min(2 * multiprocessors / base, ceil_div(token_tiles, 2)));
 }
 
-// Persistent kernels: a CTA per multiprocessor (decode: two, unless their number is limited), or per 64 keys of a token
-// block where there are fewer. Others, the seed document's grid: (requests, key tiles, slices).
+// Persistent kernels: a CTA per multiprocessor (decode: two, unless their number is limited), or per key tile of a
+// token block where there are fewer. Others, the seed document's grid: (requests, key tiles, slices).
 std::array<uint32_t, 3> expected_grid(const Machine& machine, const Inputs& in, const Outcome& out) {
-    if (is_sm90(out.symbol)) {
+    if (is_persistent(out.symbol)) {
         const int64_t units = in.c.batch * ceil_div(launch_columns(in), tile_keys_of(out.symbol)) *
                               ceil_div(std::min(in.max_tokens, in.max_rows), out.tile_tokens);
         const int64_t each = out.symbol.rfind("sm90_decode_", 0) == 0 && in.c.engine.sms == 0 ? 2 : 1;
@@ -190,23 +196,26 @@ std::optional<Counts> read_counts(const std::string& file) {
     return counts;
 }
 
-struct Sm90Counts {
-    int64_t wgmma = 0, loads = 0, bytes = 0;
+struct PersistentCounts {
+    int64_t mma = 0;   // wgmma of a warp, tcgen05.mma
+    int64_t loads = 0, bytes = 0;
 };
-// What the persistent CTAs of sm90_wide load and multiply: every block of eight tokens meets every key tile once, in
-// an MMA of four steps for each eight heads, by four warps. Q comes once for each run of a block's tiles in one CTA, in
-// four boxes of two tokens; where the runs end depends on the shares, which the kernel's own schedule gives.
+// What the persistent CTAs of sm90_wide and sm100_wide load and multiply: every block of tokens meets every key tile
+// once, in `tile_mma` instructions. Q comes once for each run of a block's tiles in one CTA, in boxes of two tokens;
+// where the runs end depends on the shares, which the kernel's own schedule gives.
 template <class T>
-Sm90Counts sm90_wide_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots) {
+PersistentCounts wide_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots, int64_t tile_mma) {
     namespace s = lidx::sm90_score;
-    Sm90Counts counts;
+    constexpr int kTokens = T::kBlockTokens;
+    PersistentCounts counts;
     std::vector<s::BlockWork> works;
     int64_t total = 0;
     for (const Request& r : in.requests)
-        for (int token = 0; token < r.tokens; token += 8) {
-            works.push_back(s::block_work({0, static_cast<int32_t>(r.keys)}, 8, 96, T::kBlockCost, T::tile_cost(8), 0));
+        for (int token = 0; token < r.tokens; token += kTokens) {
+            works.push_back(s::block_work({0, static_cast<int32_t>(r.keys)}, kTokens, T::kTileKeys, T::kBlockCost,
+                                          T::tile_cost(kTokens), 0));
             total += works.back().cost();
-            counts.wgmma += 16 * (in.c.heads / 8) * ceil_div(r.keys, 96);
+            counts.mma += tile_mma * ceil_div(r.keys, T::kTileKeys);
         }
     for (uint32_t cta = 0; cta < out.grid[0]; ++cta) {
         int64_t begin = s::share_begin(total, cta, out.grid[0]), end = s::share_begin(total, cta + 1, out.grid[0]);
@@ -215,24 +224,29 @@ Sm90Counts sm90_wide_counts(const Inputs& in, const Outcome& out, int64_t boxes,
             begin -= work.cost();
             end -= work.cost();
             if (tiles == 0) continue;
-            counts.loads += tiles * boxes + 4;
-            counts.bytes += (tiles * boxes * box_slots + in.c.heads * 8) * 128;
+            counts.loads += tiles * boxes + kTokens / 2;
+            counts.bytes += (tiles * boxes * box_slots + in.c.heads * kTokens) * 128;
         }
     }
     return counts;
 }
-Sm90Counts sm90_wide_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots) {
-    switch (in.c.heads) {
-        case 32: return sm90_wide_counts<lidx::sm90_wide::Tile<32>>(in, out, boxes, box_slots);
-        case 64: return sm90_wide_counts<lidx::sm90_wide::Tile<64>>(in, out, boxes, box_slots);
-        default: return sm90_wide_counts<lidx::sm90_wide::Tile<128>>(in, out, boxes, box_slots);
+// sm90: four steps for each eight heads, by four warps. sm100: four steps.
+PersistentCounts wide_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots) {
+    const int heads = in.c.heads;
+    if (is_sm100_wide(out.symbol))
+        return heads == 64 ? wide_counts<lidx::sm100_wide::Tile<64>>(in, out, boxes, box_slots, 4)
+                           : wide_counts<lidx::sm100_wide::Tile<32>>(in, out, boxes, box_slots, 4);
+    switch (heads) {
+        case 32: return wide_counts<lidx::sm90_wide::Tile<32>>(in, out, boxes, box_slots, 2 * heads);
+        case 64: return wide_counts<lidx::sm90_wide::Tile<64>>(in, out, boxes, box_slots, 2 * heads);
+        default: return wide_counts<lidx::sm90_wide::Tile<128>>(in, out, boxes, box_slots, 2 * heads);
     }
 }
 
 // The same for sm90_fast: blocks of three groups of 256 columns, an MMA of four steps for each group that has a token
 // and each key tile, and what a block costs beside its tiles.
 template <class T>
-Sm90Counts sm90_fast_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots) {
+PersistentCounts sm90_fast_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots) {
     namespace s = lidx::sm90_score;
     struct Block {
         int64_t groups;
@@ -248,7 +262,7 @@ Sm90Counts sm90_fast_counts(const Inputs& in, const Outcome& out, int64_t boxes,
                 {groups, s::block_work({0, r.keys}, tokens, 64, T::kBlockCost, T::tile_cost(tokens), 0)});
             total += blocks.back().work.cost();
         }
-    Sm90Counts counts;
+    PersistentCounts counts;
     for (uint32_t cta = 0; cta < out.grid[0]; ++cta) {
         const int64_t begin = s::share_begin(total, cta, out.grid[0]),
                       end = s::share_begin(total, cta + 1, out.grid[0]);
@@ -257,7 +271,7 @@ Sm90Counts sm90_fast_counts(const Inputs& in, const Outcome& out, int64_t boxes,
             const s::BlockPart part = s::block_part(block.work, 0, begin - before, end - before);
             before += block.work.cost();
             if (part.tiles <= 0) continue;
-            counts.wgmma += 16 * part.tiles * block.groups;
+            counts.mma += 16 * part.tiles * block.groups;
             counts.loads += part.tiles * boxes + block.groups * 4;
             counts.bytes += (part.tiles * boxes * box_slots + block.groups * 256) * 128;
         }
@@ -265,16 +279,16 @@ Sm90Counts sm90_fast_counts(const Inputs& in, const Outcome& out, int64_t boxes,
     return counts;
 }
 
-Sm90Counts sm90_fast_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots) {
+PersistentCounts sm90_fast_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots) {
     return in.c.heads == 64 ? sm90_fast_counts<lidx::sm90_fast::Tile<64>>(in, out, boxes, box_slots)
                             : sm90_fast_counts<lidx::sm90_fast::Tile<32>>(in, out, boxes, box_slots);
 }
 
 // sm90_decode: cp.async brings everything, and every group of 64 columns meets every key tile once.
-Sm90Counts sm90_decode_counts(const Inputs& in) {
-    Sm90Counts counts;
+PersistentCounts sm90_decode_counts(const Inputs& in) {
+    PersistentCounts counts;
     for (const Request& r : in.requests)
-        counts.wgmma += 16 * ceil_div(r.keys, 64) * ceil_div(int64_t{r.tokens} * in.c.heads, 64);
+        counts.mma += 16 * ceil_div(r.keys, 64) * ceil_div(int64_t{r.tokens} * in.c.heads, 64);
     return counts;
 }
 
@@ -283,10 +297,10 @@ Sm90Counts sm90_decode_counts(const Inputs& in) {
 // tiles (weights do not come by TMA); where the runs end depends on the shares, which the kernel's own schedule gives.
 // groups_of, unit_cost: the kernel's own.
 template <class Groups, class Cost>
-Sm90Counts sm90_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots, Groups groups_of,
+PersistentCounts sm90_counts(const Inputs& in, const Outcome& out, int64_t boxes, int64_t box_slots, Groups groups_of,
                        Cost unit_cost) {
     namespace s = lidx::sm90_score;
-    Sm90Counts counts;
+    PersistentCounts counts;
     const int group_tokens = std::min(64 / in.c.heads, 8);
     std::vector<s::RequestWork> works;
     int64_t total = 0;
@@ -295,7 +309,7 @@ Sm90Counts sm90_counts(const Inputs& in, const Outcome& out, int64_t boxes, int6
             s::request_work(r.tokens, r.keys, out.tile_tokens, unit_cost(groups_of(r.tokens, group_tokens))));
         total += works.back().units * works.back().cost;
         const int64_t tiles = ceil_div(r.keys, 64);
-        counts.wgmma += 16 * tiles * ceil_div(r.tokens, group_tokens);
+        counts.mma += 16 * tiles * ceil_div(r.tokens, group_tokens);
         counts.loads += tiles * ceil_div(r.tokens, out.tile_tokens) * boxes;
         counts.bytes += tiles * ceil_div(r.tokens, out.tile_tokens) * boxes * box_slots * 128;
     }
@@ -341,7 +355,7 @@ int64_t seeing_tiles(const Inputs& in, const Request& r, int tile_tokens, int64_
 std::string compare_counts(const Inputs& in, const Outcome& out, int64_t slices, const Counts& before,
                            const Counts& after) {
     const Engine& e = in.c.engine;
-    if (is_sm90(out.symbol) && (e.sees != Engine::Sees::kLength || e.fills() || e.sms != 0))
+    if (is_persistent(out.symbol) && (e.sees != Engine::Sees::kLength || e.fills() || e.sms != 0))
         return "";   // other tiles, other shares
     int64_t mma = 0, loads = 0, bytes = 0;
     const int64_t slots = in.page_size != 0 ? in.page_size : in.max_keys;
@@ -350,20 +364,20 @@ std::string compare_counts(const Inputs& in, const Outcome& out, int64_t slices,
     const int64_t box_slots = in.page_size != 0 ? common & -common : std::min<int64_t>(slots, tile_keys);
     const int64_t boxes = in.page_size != 0 ? tile_keys / box_slots : 1;
     int64_t wgmma = 0;
-    if (is_sm90(out.symbol)) {
-        const Sm90Counts counts = is_sm90_wide(out.symbol)     ? sm90_wide_counts(in, out, boxes, box_slots)
-                                  : is_sm90_fast(out.symbol)   ? sm90_fast_counts(in, out, boxes, box_slots)
-                                  : is_sm90_decode(out.symbol) ? sm90_decode_counts(in)
-                                  : is_sm90_pair(out.symbol)
-                                      ? sm90_counts(in, out, boxes, box_slots, lidx::sm90_pair::groups_of,
-                                                    lidx::sm90_pair::unit_cost)
-                                      : sm90_counts(in, out, boxes, box_slots, lidx::sm90_score::groups_of,
-                                                    lidx::sm90_score::unit_cost);
-        wgmma = counts.wgmma;
+    if (is_persistent(out.symbol)) {
+        const bool wide = is_sm90_wide(out.symbol) || is_sm100_wide(out.symbol);
+        const PersistentCounts counts =
+            wide                         ? wide_counts(in, out, boxes, box_slots)
+            : is_sm90_fast(out.symbol)   ? sm90_fast_counts(in, out, boxes, box_slots)
+            : is_sm90_decode(out.symbol) ? sm90_decode_counts(in)
+            : is_sm90_pair(out.symbol)
+                ? sm90_counts(in, out, boxes, box_slots, lidx::sm90_pair::groups_of, lidx::sm90_pair::unit_cost)
+                : sm90_counts(in, out, boxes, box_slots, lidx::sm90_score::groups_of, lidx::sm90_score::unit_cost);
+        (is_sm100_wide(out.symbol) ? mma : wgmma) = counts.mma;
         loads = counts.loads;
         bytes = counts.bytes;
     }
-    if (out.arithmetic == LIDX_ARITHMETIC_SM100) {
+    if (out.arithmetic == LIDX_ARITHMETIC_SM100 && !is_sm100_wide(out.symbol)) {
         for (const Request& r : in.requests) {
             const int64_t tiles = ceil_div(r.tokens, out.tile_tokens);
             int64_t k_tiles = 0, q_tiles = 0;

@@ -98,7 +98,8 @@ lidx_score_desc score_desc(Fuzzer& f) {
     if (f.chance(3)) d.flags = static_cast<uint32_t>(f.rng.below(64));
     if (f.chance(6)) d.max_sms = 5;
     constexpr const char* kKernels[] = {"generic_score", "sm100_score_h64", "sm90_score_h32", "sm90_wide_h64",
-                                        "sm90_decode_h32", "sm90_fast_h64", "sm90_pair_h64", "", "no such kernel"};
+                                        "sm90_decode_h32", "sm90_fast_h64", "sm90_pair_h64", "sm100_wide_h32", "",
+                                        "no such kernel"};
     if (f.chance(5)) d.kernel = kKernels[f.rng.below(std::size(kKernels))];
     f.mutate(d, {offsetof(lidx_score_desc, kernel)});
     return d;

@@ -110,6 +110,18 @@ class Loops(unittest.TestCase):
             "loop.total": 9, "loop.tensor": 1, "loop.lsu": 1, "loop.branch": 2, "loop.uniform": 1, "loop.fma": 2,
             "loop.alu": 1, "loop.other": 1})
 
+    def test_several_innermost_loops(self):
+        # A second inner loop: together they have more of the reduction than either; the one with more of it counts.
+        text = LOOPS.replace("        /*00e0*/", """.L_x_5:
+        /*00d8*/                   FFMA R4, R5, R6, R4 ;
+        /*00dc*/               @P1 BRA `(.L_x_5) ;
+        /*00e0*/""")
+        listing = sass_listing.read_listing(text)["score_h4"]
+        self.assertEqual(sum(sass_listing.hot_loop(*listing).values()), 14)
+        inner = sass_listing.hot_loop(*listing, innermost=True)
+        self.assertEqual(inner, sass_listing.hot_loop(*self.listing))
+        self.assertEqual(sass_listing.loop_quantities(inner, "inner")["inner.fma"], 2)
+
     def test_no_loop(self):
         for function in ("first", "second"):   # which jump forward, and only wait
             self.assertIsNone(sass_listing.hot_loop(*sass_listing.read_listing(LISTING)[function]))

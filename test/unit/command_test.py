@@ -493,7 +493,8 @@ class EndToEnd(Command):
 
     @unittest.skipIf(DEVICE != "emu", "the emulator warns")
     def test_kernels_rely_on_nothing_that_is_merely_let_pass(self):
-        for heads, kernel in ((64, "sm100_score_h64"), (32, "sm100_score_h32"), (32, "sm100_score_h32_t3")):
+        for heads, kernel in ((64, "sm100_score_h64"), (32, "sm100_score_h32"), (32, "sm100_score_h32_t3"),
+                              (64, "sm100_wide_h64"), (32, "sm100_wide_h32")):
             case = self.gen(kernel, "--tokens", 5, "--heads", heads, "--keys", 200)
             stats = self.path("stats.json")
             self.score(case, "scores.npy", "--stats", stats, "--kernel", kernel, env={"PTXEMU_CHECK": "1"})
@@ -513,7 +514,8 @@ class EndToEnd(Command):
         text = self.ok("info")
         listed = json.loads(self.ok("info", "--json"))
         symbols = [kernel["symbol"] for kernel in listed["kernels"]]
-        for symbol in ("sm100_score_h64", "sm100_score_h32", "sm100_score_h32_t3", "sm100_score_h4_t16",
+        for symbol in ("sm100_wide_h64", "sm100_wide_h32", "sm100_score_h64", "sm100_score_h32", "sm100_score_h32_t3",
+                       "sm100_score_h4_t16",
                        "sm90_score_h64", "sm90_score_h32", "sm90_score_h64_plain", "sm90_decode_h64", "sm90_decode_h32",
                        "sm90_pair_h64", "sm90_pair_h32",
                        "generic_score"):

@@ -648,7 +648,7 @@ TEST_CASE("open: a retained primary context is released, modules are unloaded, t
     Context context;
     REQUIRE(open(0, &context) == LIDX_OK);
     CHECK(fake().retains == 1);
-    CHECK(fake().modules_loaded == 9);  // two scorers, three of the cache, four of top-k
+    CHECK(fake().modules_loaded == 10);  // three scorers, three of the cache, four of top-k
     CHECK(fake().stack_depth == 0);
     lidx_device_info info = {};
     info.struct_size = sizeof(info);
@@ -661,14 +661,14 @@ TEST_CASE("open: a retained primary context is released, modules are unloaded, t
     CHECK(info.ordinal == 0);
     lidx_kernel_info kernel = {};
     kernel.struct_size = sizeof(kernel);
-    REQUIRE(lidx_get_kernel_info(context.get(), 4, &kernel) == LIDX_OK);
+    REQUIRE(lidx_get_kernel_info(context.get(), 6, &kernel) == LIDX_OK);
     CHECK(std::string(kernel.symbol) == "sm100_score_h32_t3");
     CHECK(kernel.registers == 77);
     CHECK(kernel.tile_tokens == 3);
     CHECK(kernel.depth == 128);
     CHECK(kernel.depth_step == 64);
     CHECK(kernel.tmem_columns == 128);
-    REQUIRE(lidx_get_kernel_info(nullptr, 4, &kernel) == LIDX_OK);
+    REQUIRE(lidx_get_kernel_info(nullptr, 6, &kernel) == LIDX_OK);
     CHECK(kernel.registers == 0);
     context.reset();
     CHECK(fake().retains == 0);

@@ -59,7 +59,7 @@ TEST_CASE("module: a device gets the modules it can run, and shared memory is se
     const lidx::Driver driver = fake_table();
     const struct {
         int capability, modules, functions, topk, topk_clusters;
-    } cases[] = {{100, 4, 17, 10, 6}, {103, 4, 17, 10, 6}, {90, 8, 19, 10, 6}, {80, 1, 1, 2, 0}, {120, 3, 1, 10, 0}};
+    } cases[] = {{100, 5, 19, 10, 6}, {103, 5, 19, 10, 6}, {90, 8, 19, 10, 6}, {80, 1, 1, 2, 0}, {120, 3, 1, 10, 0}};
     for (const auto& row : cases) {
         CAPTURE(row.capability);
         fake_reset();
@@ -147,16 +147,17 @@ TEST_CASE("module: what the driver refuses is LIDX_ERR_MODULE, and nothing stays
         const char* part;
     } cases[] = {
         {FakeCall::k_cuModuleLoadData, 0,
-         "fatbin of sm100_score on compute capability 10.0: cuModuleLoadData: CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
-        {FakeCall::k_cuModuleLoadData, 1, "fatbin of generic_score on compute capability 10.0: cuModuleLoadData"},
-        {FakeCall::k_cuModuleGetFunction, 0, "cuModuleGetFunction of sm100_score_h64"},
-        {FakeCall::k_cuModuleGetFunction, 16, "cuModuleGetFunction of generic_score"},
-        {FakeCall::k_cuModuleGetFunction, 18, "cuModuleGetFunction of cache_store_pages"},
-        {FakeCall::k_cuModuleGetFunction, 21,
+         "fatbin of sm100_wide on compute capability 10.0: cuModuleLoadData: CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
+        {FakeCall::k_cuModuleLoadData, 1, "fatbin of sm100_score on compute capability 10.0: cuModuleLoadData"},
+        {FakeCall::k_cuModuleLoadData, 2, "fatbin of generic_score on compute capability 10.0: cuModuleLoadData"},
+        {FakeCall::k_cuModuleGetFunction, 2, "cuModuleGetFunction of sm100_score_h64"},
+        {FakeCall::k_cuModuleGetFunction, 18, "cuModuleGetFunction of generic_score"},
+        {FakeCall::k_cuModuleGetFunction, 20, "cuModuleGetFunction of cache_store_pages"},
+        {FakeCall::k_cuModuleGetFunction, 23,
          "fatbin of topk on compute capability 10.0: cuModuleGetFunction of topk_fp32"},
-        {FakeCall::k_cuModuleGetFunction, 23, "cuModuleGetFunction of topk_held_fp32"},
-        {FakeCall::k_cuModuleGetFunction, 31, "cuModuleGetFunction of topk_merge"},
-        {FakeCall::k_cuFuncGetAttribute, 1, "cuFuncGetAttribute NUM_REGS of sm100_score_h64_t1"},
+        {FakeCall::k_cuModuleGetFunction, 25, "cuModuleGetFunction of topk_held_fp32"},
+        {FakeCall::k_cuModuleGetFunction, 33, "cuModuleGetFunction of topk_merge"},
+        {FakeCall::k_cuFuncGetAttribute, 3, "cuFuncGetAttribute NUM_REGS of sm100_score_h64_t1"},
         {FakeCall::k_cuFuncSetAttribute, 2, "cuFuncSetAttribute MAX_DYNAMIC_SHARED_SIZE_BYTES"},
     };
     for (const auto& row : cases) {

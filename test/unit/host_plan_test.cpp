@@ -8,6 +8,7 @@
 #include "host/plan.h"
 #include "host/status.h"
 #include "kernel/live.h"
+#include "kernel/sm100_wide_layout.h"
 #include "kernel/sm90_wide_layout.h"
 #include "good_calls.h"
 
@@ -51,6 +52,7 @@ TEST_CASE("plan: the fewest token tiles win, then the fewest columns") {
             desc.heads = row.heads;
             desc.depth = depth;
             desc.max_tokens = row.tokens;
+            desc.weight_type = row.tokens >= 16 ? LIDX_BF16 : LIDX_FP32;   // no work for sm100_wide
             CHECK(chosen(desc, kB200) == std::string("sm100_score_") + row.symbol);
         }
 }
@@ -94,12 +96,21 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
         desc.max_tokens = 100;
         desc.max_rows = 31;
         CHECK(chosen(desc, kH200) == "sm90_score_h" + name + "_plain");
+        CHECK(chosen(desc, kB200) == "sm100_score_h" + name);
         desc.max_rows = 32;
         CHECK(chosen(desc, kH200) == "sm90_wide_h" + name + "_plain");
+        CHECK(chosen(desc, kB200) == "sm100_wide_h" + name);
+        CHECK(lidx::choose_kernel(desc, kB200).reason.empty());
         desc.flags = LIDX_FLAG_CAUSAL;
         CHECK(chosen(desc, kH200) == "sm90_wide_h" + name + "_plain");
+        CHECK(chosen(desc, {103, 148}) == "sm100_wide_h" + name);
+        desc.depth = 64;
+        CHECK(chosen(desc, kB200) == "sm100_score_h" + name);
+        desc.depth = 128;
         desc.weight_type = LIDX_BF16;
         CHECK(chosen(desc, kH200) == "sm90_wide_h" + name);
+        CHECK(chosen(desc, kB200) == "sm100_score_h" + name);
+        CHECK(lidx::choose_kernel(desc, kB200).reason.empty());
         desc.max_tokens = 15;
         CHECK(chosen(desc, kH200) == "sm90_score_h" + name);
         desc.batch = 0;
@@ -316,8 +327,9 @@ TEST_CASE("plan: a kernel can be forced") {
     const lidx::Choice unknown = lidx::choose_kernel(desc, kB200);
     CHECK(unknown.kernel == nullptr);
     CHECK(unknown.forced_unknown);
-    CHECK(contains(unknown.reason, "there are sm100_score_{h64, h64_t1, h128, h32, h32_t3, h32_t2, h32_t1, h16, "
-                                   "h16_t4, h16_t2, h8, h8_t8, h8_t4, h4, h4_t16, h4_t8}, sm90_fast_{h64, h32}, "
+    CHECK(contains(unknown.reason, "there are sm100_wide_{h64, h32}, "
+                                   "sm100_score_{h64, h64_t1, h128, h32, h32_t3, h32_t2, h32_t1, h16, h16_t4, "
+                                   "h16_t2, h8, h8_t8, h8_t4, h4, h4_t16, h4_t8}, sm90_fast_{h64, h32}, "
                                    "sm90_wide_{h128, h64, h32, h64_plain, h32_plain}, "
                                    "sm90_decode_{h64, h32}, sm90_pair_{h64, h32}, sm90_score_{h64, h32, h16, h8, h4, "
                                    "h64_plain, h32_plain}, generic_score"));
@@ -400,6 +412,7 @@ TEST_CASE("plan: grid and slices") {
         desc.max_rows = row.batch * row.tokens;
         desc.heads = row.heads;
         desc.max_keys = desc.score_stride = row.keys;
+        if (row.tokens >= 16) desc.kernel = row.heads == 64 ? "sm100_score_h64" : "sm100_score_h32";
         const lidx_plan plan = lidx::make_plan(desc, {100, row.sms});
         CHECK(plan.grid[0] == static_cast<uint32_t>(row.batch));
         CHECK(plan.grid[1] == row.y);
@@ -459,6 +472,37 @@ TEST_CASE("plan: a persistent grid") {
         // Two Q buffers of 1, 2 or 4 groups, 8192 bytes each, behind everything else.
         const int groups = row.tokens * row.heads <= 64 ? 1 : row.tokens * row.heads <= 128 ? 2 : 4;
         CHECK(plan.shared_bytes == static_cast<uint32_t>(139264 + 2 * groups * 8192));
+    }
+}
+
+// A CTA per multiprocessor, or per 128 keys of four tokens of 64 heads (eight of 32) where there are fewer.
+TEST_CASE("plan: a persistent grid on compute capability 10.0") {
+    const struct {
+        int batch, tokens, heads;
+        int64_t keys;
+        int max_sms;
+        uint32_t ctas;
+    } cases[] = {
+        {1, 16, 64, 1, 0, 4},        {1, 17, 64, 129, 0, 10},       {1, 16, 32, 128, 0, 2},
+        {2, 17, 32, 1024, 0, 48},    {3, 40, 64, 400, 0, 120},      {1, 4096, 64, 131072, 0, 148},
+        {148, 16, 32, 1, 0, 148},    {1, 4096, 64, 131072, 20, 20},
+    };
+    for (const auto& row : cases) {
+        CAPTURE(row.batch, row.tokens, row.heads, row.keys, row.max_sms);
+        lidx_score_desc desc = score_desc();
+        desc.batch = row.batch;
+        desc.max_tokens = row.tokens;
+        desc.max_rows = row.batch * row.tokens;
+        desc.heads = row.heads;
+        desc.max_keys = desc.score_stride = row.keys;
+        desc.max_sms = row.max_sms;
+        const lidx_plan plan = lidx::make_plan(desc, kB200);
+        CHECK(std::string(plan.kernel->symbol) == "sm100_wide_h" + std::to_string(row.heads));
+        CHECK(plan.grid[0] == row.ctas);
+        CHECK(plan.grid[1] == 1);
+        CHECK(plan.grid[2] == 1);
+        CHECK(plan.block[0] == 384);
+        CHECK(plan.shared_bytes == sizeof(lidx::sm100_wide::Tile<64>::Shared));
     }
 }
 
@@ -664,7 +708,10 @@ TEST_CASE("plan: the table's rows agree with their launch sizes") {
         CHECK(std::string(row.symbol).rfind(row.source, 0) == 0);
         const bool three_warpgroups = row.schedule == lidx::Schedule::kWarpgroups || row.q_pairs ||
                                       row.auto_tokens_most != 0 || row.arithmetic == LIDX_ARITHMETIC_SM90_FAST;
-        CHECK(row.threads == (row.schedule == lidx::Schedule::kTiles ? 128 : three_warpgroups ? 512 : 640));
+        CHECK(row.threads == (row.schedule == lidx::Schedule::kTiles ? 128
+                              : row.q_turns                          ? 384
+                              : three_warpgroups                     ? 512
+                                                                     : 640));
         CHECK(row.q_box_rows <= 256);  // cuTensorMapEncodeTiled: boxDim
         CHECK((row.q_box_rows > 0) == (row.operands == lidx::Operands::kTensorMaps));
         CHECK(row.shared_bytes_decode <= row.shared_bytes);

@@ -14,6 +14,7 @@
 #include "kernel/live.h"
 #include "kernel/schedule.h"
 #include "kernel/sm100_score_layout.h"
+#include "kernel/sm100_wide_layout.h"
 #include "kernel/sm90_decode_layout.h"
 #include "kernel/sm90_pair_layout.h"
 #include "kernel/sm90_score_layout.h"
@@ -361,6 +362,28 @@ TEST_CASE("SM100 layout: the rows of the variant table are instances") {
         CHECK(T::kTmemColumns >= T::kColumns);                                          \
     }
     LIDX_SM100_SCORE_VARIANTS(CHECK_ROW)
+#undef CHECK_ROW
+}
+
+TEST_CASE("SM100 wide layout: sizes, offsets, and the rows of the variant table") {
+    using T = sm100_wide::Tile<64>;
+    // K 8 * 16384, Q 2 * 32768, weights 2 * 1024, what rows see up to 2 * 64, scales and live bits 8 * 512 each.
+    CHECK(offsetof(T::Shared, q) == 131072);
+    CHECK(offsetof(T::Shared, q_scale) == 131072 + 65536);
+    CHECK(offsetof(T::Shared, sees) == 131072 + 65536 + 2048);
+    CHECK(offsetof(T::Shared, live) - offsetof(T::Shared, k_scale) == 4096);
+    CHECK(sizeof(T::Shared::live[0]) == sizeof(T::Shared::k_scale[0]));
+    CHECK(offsetof(T::Shared, k_full) % 8 == 0);
+    CHECK(offsetof(T::Shared, s_empty) == offsetof(T::Shared, s_full) + sizeof(T::Shared::s_full));
+    CHECK(sizeof(sm100_wide::Tile<32>::Shared) == sizeof(T::Shared));
+    CHECK(T::kQBoxBytes * T::q_boxes(4) == 32768);
+    CHECK(sm100_wide::Tile<32>::kQBoxBytes * sm100_wide::Tile<32>::q_boxes(8) == 32768);
+    CHECK(mma_shape_fits(sm100_wide::kTileKeys, sm100_wide::kColumns));
+    CHECK(sm100_wide::kTmemColumns == 512);
+#define CHECK_ROW(symbol, heads, depth, tokens)              \
+    CHECK(sm100_wide::Tile<heads>::kBlockTokens == tokens); \
+    CHECK(depth == sm100_wide::kDepth);
+    LIDX_SM100_WIDE_VARIANTS(CHECK_ROW)
 #undef CHECK_ROW
 }
 

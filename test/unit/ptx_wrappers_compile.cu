@@ -153,6 +153,10 @@ extern "C" __global__ void wrappers_tcgen05(uint64_t a_desc, uint64_t b_desc, ui
     tcgen05_ld_32x32b_x32(r, d.lane(32).column(0));
     tcgen05_wait_ld();
     for (int i = 0; i < 32; ++i) out[i] = __float_as_uint(r[i]);
+    float s[16];
+    tcgen05_ld_32x32b_x16(s, d.lane(32).column(16));
+    tcgen05_wait_ld();
+    for (int i = 0; i < 16; ++i) out[32 + i] = __float_as_uint(s[i]);
     tcgen05_dealloc(d, 32);
 }
 

@@ -2,6 +2,7 @@
 """Reads what cuobjdump and nvdisasm print about a cubin: per kernel its resources and its instruction counts."""
 import collections
 import fnmatch
+import math
 import re
 import subprocess
 
@@ -53,27 +54,27 @@ def weight(counts):
                if opcode in ("FFMA", "FFMA2") or pipe_of(opcode) == "tensor")
 
 
-def hot_loop(opcodes, labels, branches):
+def hot_loop(opcodes, labels, branches, innermost=False):
     """Counter of the loop with the most of the reduction in it, the shortest of those; None without a loop or where no
-    loop has any. opcodes: of a kernel; labels: {name: index}; branches: [(index, label)]."""
-    best = None
+    loop has any. innermost: of those alone that hold no other loop with any. opcodes: of a kernel; labels: {name:
+    index}; branches: [(index, label)]."""
+    loops = []
     for index, label in branches:
         begin = labels.get(label, index + 1)
-        if begin > index:
-            continue
-        counts = collections.Counter(opcodes[begin:index + 1])
-        rank = (weight(counts), -(index - begin))
-        if rank[0] and (best is None or rank > best[0]):
-            best = (rank, counts)
-    return best[1] if best else None
+        if begin <= index and weight(counts := collections.Counter(opcodes[begin:index + 1])):
+            loops.append((weight(counts), begin - index, begin, index, counts))
+    if innermost:
+        loops = [loop for loop in loops
+                 if not any(loop[2] <= other[2] and other[3] <= loop[3] and other[1] > loop[1] for other in loops)]
+    return max(loops, key=lambda loop: loop[:2])[4] if loops else None
 
 
-def loop_quantities(counts):
+def loop_quantities(counts, name="loop"):
     """{"loop.total": n, "loop.fma": n, ...} of a hot loop."""
     pipes = collections.Counter()
     for opcode, count in counts.items():
         pipes[pipe_of(opcode)] += count
-    return {"loop.total": sum(counts.values()), **{f"loop.{pipe}": pipes[pipe] for pipe in (*PIPES, "other")}}
+    return {f"{name}.total": sum(counts.values()), **{f"{name}.{pipe}": pipes[pipe] for pipe in (*PIPES, "other")}}
 
 
 def clocks_per_pair(counts, heads, number):
@@ -135,8 +136,9 @@ def parse_listing(text):
 
 
 def read_cubin(path, cuobjdump, nvdisasm):
-    """{function: {"registers": ..., "total": ..., opcode: count, "loop.fma": ...}} of one cubin file; "clocks", where a
-    scorer's are known, is {pipe: clocks per (key, token)}."""
+    """{function: {"registers": ..., "total": ..., opcode: count, "loop.fma": ..., "inner.fma": ...}} of one cubin file;
+    "clocks" and "inner clocks", where a scorer's are known, are {pipe: clocks per (key, token)}, and "inner.clk.fma"
+    and the like thousandths of the latter, rounded up."""
     def output_of(command):
         done = subprocess.run(command, text=True, capture_output=True)
         if done.returncode != 0:
@@ -145,18 +147,24 @@ def read_cubin(path, cuobjdump, nvdisasm):
     usage = parse_usage(output_of([cuobjdump, "--dump-resource-usage", path]))
     listings = read_listing(output_of([nvdisasm, "-c", path]))
     counts = {name: collections.Counter(listing[0]) for name, listing in listings.items()}
-    loops = {name: hot_loop(*listing) for name, listing in listings.items()}
+    loops = {name: {kind: hot_loop(*listing, innermost) for kind, innermost in (("loop", False), ("inner", True))}
+             for name, listing in listings.items()}
     if usage.keys() != counts.keys() or not usage:
         raise RuntimeError(f"{path}: cuobjdump names {sorted(usage)}, nvdisasm {sorted(counts)}")
     architecture = re.search(r"\.sm_(\d+)", path)
     rows = {}
     for name in usage:
         rows[name] = {**usage[name], "total": sum(counts[name].values()), **counts[name]}
-        if loops[name]:
-            rows[name].update(loop_quantities(loops[name]))
+        for kind, counts_of_loop in loops[name].items():
+            if not counts_of_loop:
+                continue
+            rows[name].update(loop_quantities(counts_of_loop, kind))
             heads = re.search(r"_h(\d+)", name)
             if heads and architecture:
-                rows[name]["clocks"] = clocks_per_pair(loops[name], int(heads[1]), int(architecture[1]))
+                clocks = clocks_per_pair(counts_of_loop, int(heads[1]), int(architecture[1]))
+                rows[name]["clocks" if kind == "loop" else "inner clocks"] = clocks
+                if kind == "inner":
+                    rows[name].update({f"inner.clk.{pipe}": math.ceil(1000 * clk) for pipe, clk in clocks.items()})
     return rows
 
 
