@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-int score(const void *q, const float *q_scale, const void *pool, const int32_t *block_table,
-          const int32_t *context_lens, const int32_t *cu_seqlens_q, float *scores, void *stream);
+lidx_status start(void);
+lidx_status score(const void *q, const float *q_scale, const void *pool, const int32_t *block_table,
+                  const int32_t *context_lens, const int32_t *cu_seqlens_q, float *scores, void *stream);
+void stop(void);
 
 enum {
     BATCH = 8, ROWS = 16, HEADS = 64, DEPTH = 128, MAX_KEYS = 8192, PAGE = 64, PAGES = 1024, TABLE = 128,
@@ -71,6 +73,7 @@ int main(void) {
     for (i = 0; i < ROWS * MAX_KEYS; ++i) scores[i] = CANARY;
 
     d_scores = upload(scores, sizeof(float) * ROWS * MAX_KEYS);
+    if (start() != LIDX_OK) return 1;
     if (score((void *)upload(q, (size_t)ROWS * HEADS * DEPTH), (float *)upload(q_scale, sizeof(float) * ROWS * HEADS),
               (void *)upload(pool, (size_t)PAGES * PAGE_BYTES),
               (int32_t *)upload(table, sizeof(int32_t) * BATCH * TABLE), (int32_t *)upload(lens, sizeof(lens)),
@@ -78,6 +81,7 @@ int main(void) {
         return 1;
     check(cuCtxSynchronize(), "cuCtxSynchronize");
     check(cuMemcpyDtoH(scores, d_scores, sizeof(float) * ROWS * MAX_KEYS), "cuMemcpyDtoH");
+    stop();
 
     for (row = 0; row < ROWS; ++row) {
         for (request = 0; request < BATCH && row >= cu_seqlens[request + 1]; ++request) {}
