@@ -36,6 +36,7 @@ def sm100_case(heads, tokens):
 SCORE = "b3/n900/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2108"
 DECODE = "b8/n400/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2112"
 WIDE = "t17/b2/n250/p16/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2111/causal"
+WIDE_TILES = "b2/n600/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2111/causal"
 FAST = "b1/n900/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2201/causal"
 HOPPER = {"PTXEMU_CC": "90", "PTXEMU_SMS": "1"}
 
@@ -48,6 +49,8 @@ CASES = {
     **{f"sm90_decode_h{h}": (CHECK, HOPPER, [f"h{h}/d128/t{t}/{DECODE}"]) for h, t in ((64, 5), (32, 9))},
     **{f"sm90_wide_h{h}": (CHECK, HOPPER, [f"h{h}/d128/{WIDE},fill9"]) for h in (128, 64, 32)},
     **{f"sm90_wide_h{h}_plain": (CHECK, HOPPER, [f"h{h}/d128/{WIDE}"]) for h in (64, 32)},
+    **{f"sm100_wide_h{h}": (CHECK, {"PTXEMU_CC": "100", "PTXEMU_SMS": "1"}, [f"h{h}/d128/t{t}/{WIDE_TILES}"])
+       for h, t in ((64, 9), (32, 17))},
     **{f"sm90_fast_h{h}": (CHECK, HOPPER, [f"h{h}/d128/t{t}/{FAST}"]) for h, t in ((64, 13), (32, 25))},
     "generic_score": (CHECK, mutant_scorers.GENERIC["environment"], mutant_scorers.GENERIC["kernels"]["generic_score"]),
     **{kernel: (TOPK, table["environment"], cases)
