@@ -56,7 +56,7 @@ std::unique_ptr<lidx_context> open_context(const lidx_config& config) {
     auto context = std::make_unique<lidx_context>();
     const Driver& driver = context->driver;
     std::string error;
-    if (!load_driver(config.driver_path, &context->driver, &error))
+    if (!load_driver(config.driver_path, &context->driver, &error, DriverPart::kOwn))
         fail(LIDX_ERR_NO_DRIVER, error + without_gpu(config));
     init_driver(*context, config);
     check_driver(driver, driver.cuDriverGetVersion(&context->driver_version), "cuDriverGetVersion");

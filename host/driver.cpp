@@ -19,7 +19,7 @@ std::string library_of(const void* address, const std::string& fallback) {
 
 }  // namespace
 
-bool load_driver(const char* path, Driver* driver, std::string* error) {
+bool load_driver(const char* path, Driver* driver, std::string* error, DriverPart part) {
     std::string name = path != nullptr ? path : "";
     std::string source = "lidx_config.driver_path";
     if (name.empty()) {
@@ -48,7 +48,10 @@ bool load_driver(const char* path, Driver* driver, std::string* error) {
         dlclose(library);                                                                           \
         return false;                                                                               \
     }
-    LIDX_DRIVER_FUNCTIONS(LIDX_DRIVER_LOAD)
+    LIDX_OWN_DRIVER_FUNCTIONS(LIDX_DRIVER_LOAD)
+    if (part == DriverPart::kAll) {
+        LIDX_OTHER_DRIVER_FUNCTIONS(LIDX_DRIVER_LOAD)
+    }
 #undef LIDX_DRIVER_LOAD
     loaded.path = library_of(reinterpret_cast<const void*>(loaded.cuInit), name);
     dlclose(library);

@@ -254,7 +254,7 @@ typedef struct lidx_plan_info {
     size_t struct_size;        /* set by the caller to sizeof(lidx_plan_info) */
     const char *symbol;        /* static */
     int32_t arithmetic;        /* lidx_arithmetic */
-    uint32_t grid[3];          /* requests, key tiles, slices of the token tiles; zeros: nothing to launch */
+    uint32_t grid[3];          /* CTAs (docs/abi.md); zeros: nothing to launch */
     uint32_t block[3];
     uint32_t shared_bytes;     /* dynamic shared memory of the launch */
     size_t workspace_bytes;    /* 0 unless LIDX_FLAG_CHECK */
@@ -622,8 +622,9 @@ LIDX_API lidx_status lidx_topk_merge_enqueue(lidx_context *ctx, const lidx_merge
 typedef struct lidx_index_desc {
     size_t struct_size;            /* set by lidx_index_desc_init(), score's, too */
     lidx_score_desc score;         /* score_stride 0, which lidx_supports() does not take: give it a copy that has one.
-                                      No LIDX_FLAG_FILL. LIDX_FLAG_PDL: each of the launches may overlap the end of the
-                                      one before it. bf16 scores halve the workspace, and round */
+                                      No LIDX_FLAG_FILL. max_sms limits the score, not the selection. LIDX_FLAG_PDL:
+                                      each of the launches may overlap the end of the one before it. bf16 scores
+                                      halve the workspace, and round */
     int32_t k;                     /* from here on as lidx_topk_desc has them */
     int32_t forced_first;
     int32_t forced_last;

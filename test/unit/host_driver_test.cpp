@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch_any.h"
 
+#include <lidx.h>
+
 #include <cstdlib>
 #include <string>
 
@@ -69,6 +71,29 @@ TEST_CASE("driver: a missing library or symbol is named and the table stays as i
     CHECK(contains(error, "'libc.so.6' (lidx_config.driver_path) lacks the symbol cuInit"));
     CHECK(driver.cuInit == nullptr);
     CHECK(driver.path.empty());
+}
+
+TEST_CASE("driver: lidx asks for what it calls and no more") {
+    const char* small = std::getenv("LIDX_TEST_SMALL_DRIVER");   // test/unit/small_driver.cpp
+    if (small == nullptr) return;
+    lidx::Driver driver;
+    std::string error;
+    CHECK_FALSE(lidx::load_driver(small, &driver, &error));
+    CHECK(contains(error, "lacks the symbol cuCtxSetCurrent"));
+    REQUIRE(lidx::load_driver(small, &driver, &error, lidx::DriverPart::kOwn));
+#define CHECK_MEMBER(function) CHECK(driver.function != nullptr);
+    LIDX_OWN_DRIVER_FUNCTIONS(CHECK_MEMBER)
+#undef CHECK_MEMBER
+#define CHECK_MEMBER(function) CHECK(driver.function == nullptr);
+    LIDX_OTHER_DRIVER_FUNCTIONS(CHECK_MEMBER)
+#undef CHECK_MEMBER
+
+    lidx_config config;
+    REQUIRE(lidx_config_init(&config) == LIDX_OK);
+    config.driver_path = small;
+    lidx_context* context = nullptr;
+    CHECK(lidx_open(&config, &context) == LIDX_ERR_NO_DEVICE);
+    CHECK(contains(lidx_last_error(nullptr), "cuInit: unknown CUresult (100)"));
 }
 
 TEST_CASE("driver: results are named") {
