@@ -128,16 +128,21 @@ lidx_index_plan make_index_plan(const lidx_index_desc& desc, const DeviceLimits&
     return plan;
 }
 
-void enqueue_index(const lidx_context& context, const lidx_index_plan& plan, const lidx_index_args& args,
-                   CUstream stream) {
-    if (plan.rows == 0) return;
-    if (plan.workspace_bytes != 0)
-        require_workspace(args.workspace, args.workspace_bytes, "the plan", plan.workspace_bytes);
+namespace {
+
+// What the two parts of a call get: the caller's pointers, and theirs of the workspace.
+struct PartArgs {
+    lidx_score_args score;
+    lidx_topk_args topk;
+};
+PartArgs part_args(const lidx_index_plan& plan, const lidx_index_args& args) {
     // A device address: a pointer may not leave its object, a number may.
     const auto workspace = [&](size_t offset_bytes) {
         return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(args.workspace) + offset_bytes);
     };
-    lidx_score_args score = {};
+    PartArgs parts = {};
+    lidx_score_args& score = parts.score;
+    lidx_topk_args& topk = parts.topk;
     score.q = args.q;
     score.q_scale = args.q_scale;
     score.q_scale2 = args.q_scale2;
@@ -145,7 +150,6 @@ void enqueue_index(const lidx_context& context, const lidx_index_plan& plan, con
     score.k_scale_base = args.k_scale_base;
     score.block_table = args.block_table;
     score.scale_block_table = args.scale_block_table;
-    lidx_topk_args topk = {};
     score.context_lens = topk.context_lens = args.context_lens;
     score.row_begin = topk.row_begin = args.row_begin;
     score.row_end = topk.row_end = args.row_end;
@@ -162,6 +166,17 @@ void enqueue_index(const lidx_context& context, const lidx_index_plan& plan, con
     topk.indices = args.indices;
     topk.top_scores = args.top_scores;
     topk.counts = args.counts;
+    return parts;
+}
+
+}  // namespace
+
+void enqueue_index(const lidx_context& context, const lidx_index_plan& plan, const lidx_index_args& args,
+                   CUstream stream) {
+    if (plan.rows == 0) return;
+    if (plan.workspace_bytes != 0)
+        require_workspace(args.workspace, args.workspace_bytes, "the plan", plan.workspace_bytes);
+    const auto [score, topk] = part_args(plan, args);
     check_topk_args(plan.select, topk);
     if (!plan.score.empty()) check_score_args(plan.score, score, kPlanScore);
     const topk::TopkParams& select = plan.select.params;
