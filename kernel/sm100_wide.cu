@@ -114,10 +114,9 @@ __device__ __forceinline__ void multiply_all(typename T::Shared& shared, uint32_
 #pragma unroll 1
         for (const uint32_t end = uniform(item.x + item.y); ring < end; ++ring) multiply<T>(shared, tmem, q, ring);
     }
-    // Tensor Memory goes when the last two tiles are drained.
-#pragma unroll
-    for (uint32_t i = 0; i < kScoreStages; ++i, ++ring)
-        wait(ptx::cvta_to_shared(&shared.s_empty[ring % kScoreStages]), ring / kScoreStages % 2 ^ 1);
+    // Tensor Memory goes when the last tile is drained, and so all before it.
+    ++ring;
+    wait(ptx::cvta_to_shared(&shared.s_empty[ring % kScoreStages]), ring / kScoreStages % 2 ^ 1);
 }
 
 // ----

@@ -1,12 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mutants of the scorers, for mutant_test.py. A table: kernels and the cases of `check` that each runs, its device,
 kinds of edits, and the equivalent ones (kind, place) with their reasons."""
-from mutant_kinds import (BARRIER, HANDED_OVER, ILLEGAL, IN_FLIGHT, INITIALISATION, ITEM_BYTES, STUCK, UNDEFINED,
-                          UNORDERED, VALUE, WARP_MEETS, WGMMA, Kind, counted_up, moved_behind)
+from mutant_kinds import (ARRIVE, BARRIER, HANDED_OVER, ILLEGAL, IN_FLIGHT, INITIALISATION, ITEM_BYTES, STUCK,
+                          UNDEFINED, UNORDERED, VALUE, WARP_MEETS, WGMMA, Kind, counted_up, moved_behind)
 
 COMMIT = r"(tcgen05\.commit[^;]*) \[(%r\d+)\];"
 MMA = r"(tcgen05\.mma[\w.:]*) \[(%r\d+)\], (%rd\d+), (%rd\d+), (%r\d+), p;"
 LOAD_TMEM = r"(tcgen05\.ld[\w.:]*)(\s*\{[^}]*\}), \[(%r\d+)\];"
+
+# The tensor core and Tensor Memory.
+TCGEN05 = [
+    Kind("tcgen05.fence::before_thread_sync is missing", r"tcgen05\.fence::before[^;]*;", "", {"missing-fence-before"}),
+    Kind("tcgen05.fence::after_thread_sync is missing", r"tcgen05\.fence::after[^;]*;", "", {"missing-fence-after"}),
+    Kind("wait::ld is missing", r"tcgen05\.wait::ld[^;]*;", "", {"tmem-ld-not-waited"}),
+    Kind("a commit is missing", COMMIT, "", STUCK),
+    Kind("a commit to another mbarrier", COMMIT, r"add.u32 \2, \2, 8; \1 [\2]; sub.u32 \2, \2, 8;", BARRIER),
+    Kind("a commit to the mbarrier before", COMMIT, r"sub.u32 \2, \2, 8; \1 [\2]; add.u32 \2, \2, 8;", BARRIER),
+    Kind("a descriptor without its version", MMA,
+         r"xor.b64 \3, \3, 0x400000000000; \1 [\2], \3, \4, \5, p; xor.b64 \3, \3, 0x400000000000;", ILLEGAL),
+    Kind("a descriptor with a reserved bit", MMA,
+         r"xor.b64 \4, \4, 0x8000; \1 [\2], \3, \4, \5, p; xor.b64 \4, \4, 0x8000;", ILLEGAL),
+    Kind("a descriptor 16 bytes further", MMA,
+         r"add.u64 \3, \3, 1; \1 [\2], \3, \4, \5, p; sub.u64 \3, \3, 1;", VALUE | UNORDERED),
+    Kind("operand type code 2", MMA, r"xor.b32 \5, \5, 256; \1 [\2], \3, \4, \5, p; xor.b32 \5, \5, 256;", ILLEGAL),
+    Kind("N + 8 columns", MMA, r"add.u32 \5, \5, 0x20000; \1 [\2], \3, \4, \5, p; sub.u32 \5, \5, 0x20000;",
+         {"illegal-address", "race-tmem", "race-shared", "tma-load-not-waited", "mma-not-waited"}),
+    Kind("M = 64", MMA, r"sub.u32 \5, \5, 0x4000000; \1 [\2], \3, \4, \5, p; add.u32 \5, \5, 0x4000000;",
+         {"scores", "race-tmem", "mma-not-waited"}),
+    Kind("an MMA is missing", MMA, "", VALUE | {"undefined-store"}),
+    Kind("an MMA to the next column", MMA, r"add.u32 \2, \2, 1; \1 [\2], \3, \4, \5, p; sub.u32 \2, \2, 1;",
+         {"illegal-address", "race-tmem", "mma-not-waited"}),
+    Kind("tcgen05.ld of the next quarter's lanes", LOAD_TMEM,
+         r"xor.b32 \3, \3, 0x200000; \1\2, [\3]; xor.b32 \3, \3, 0x200000;", {"tmem-lane-quarter"}),
+    Kind("Tensor Memory is not given back", r"tcgen05\.dealloc[^;]*;", "", {"exit-tmem-held"}),
+    Kind("Tensor Memory is given back twice", r"tcgen05\.dealloc[^;]*;", r"\g<0> \g<0>", ILLEGAL),
+    Kind("Tensor Memory is not allocated", r"tcgen05\.alloc[^;]*;", "", {"illegal-address"} | ILLEGAL),
+    Kind("half the columns", r"(tcgen05\.alloc[^\[]*\[%r\d+\], )(%r\d+);",
+         r"shr.u32 \2, \2, 1; \1\2; shl.b32 \2, \2, 1;", {"illegal-address"}),
+]
 
 SM100 = {
     "program": "check",
@@ -19,43 +50,14 @@ SM100 = {
         for suffix, tokens in (("", most), *((f"_t{tokens}", tokens) for tokens in fewer))},
     "environment": {"PTXEMU_SMS": "1"},
     "always_all": True,
-    "mutants": HANDED_OVER + [
-        Kind("tcgen05.fence::before_thread_sync is missing", r"tcgen05\.fence::before[^;]*;", "",
-             {"missing-fence-before"}),
-        Kind("tcgen05.fence::after_thread_sync is missing", r"tcgen05\.fence::after[^;]*;", "",
-             {"missing-fence-after"}),
+    "mutants": HANDED_OVER + TCGEN05 + [
         moved_behind("tcgen05.fence::before_thread_sync behind the barrier", r"tcgen05\.fence::before[^;]*;",
                      r"bar\.sync 0;", {"missing-fence-before"}),
         Kind("a CTA barrier is missing", r"bar\.sync 0;", "", UNORDERED | BARRIER | {"illegal-address"}),
-        Kind("wait::ld is missing", r"tcgen05\.wait::ld[^;]*;", "", {"tmem-ld-not-waited"}),
         moved_behind("wait::ld behind the barrier", r"tcgen05\.wait::ld[^;]*;", r"bar\.sync 0;",
                      {"tmem-ld-not-waited"}),
-        Kind("a commit is missing", COMMIT, "", STUCK),
-        Kind("a commit to another mbarrier", COMMIT, r"add.u32 \2, \2, 8; \1 [\2]; sub.u32 \2, \2, 8;", BARRIER),
-        Kind("a commit to the mbarrier before", COMMIT, r"sub.u32 \2, \2, 8; \1 [\2]; add.u32 \2, \2, 8;", BARRIER),
-        Kind("a descriptor without its version", MMA,
-             r"xor.b64 \3, \3, 0x400000000000; \1 [\2], \3, \4, \5, p; xor.b64 \3, \3, 0x400000000000;", ILLEGAL),
-        Kind("a descriptor with a reserved bit", MMA,
-             r"xor.b64 \4, \4, 0x8000; \1 [\2], \3, \4, \5, p; xor.b64 \4, \4, 0x8000;", ILLEGAL),
-        Kind("a descriptor 16 bytes further", MMA,
-             r"add.u64 \3, \3, 1; \1 [\2], \3, \4, \5, p; sub.u64 \3, \3, 1;", VALUE | UNORDERED),
-        Kind("operand type code 2", MMA, r"xor.b32 \5, \5, 256; \1 [\2], \3, \4, \5, p; xor.b32 \5, \5, 256;", ILLEGAL),
-        Kind("N + 8 columns", MMA, r"add.u32 \5, \5, 0x20000; \1 [\2], \3, \4, \5, p; sub.u32 \5, \5, 0x20000;",
-             {"illegal-address", "race-tmem", "race-shared", "tma-load-not-waited", "mma-not-waited"}),
-        Kind("M = 64", MMA, r"sub.u32 \5, \5, 0x4000000; \1 [\2], \3, \4, \5, p; add.u32 \5, \5, 0x4000000;",
-             {"scores", "race-tmem", "mma-not-waited"}),
-        Kind("an MMA is missing", MMA, "", VALUE | {"undefined-store"}),
-        Kind("an MMA to the next column", MMA, r"add.u32 \2, \2, 1; \1 [\2], \3, \4, \5, p; sub.u32 \2, \2, 1;",
-             {"illegal-address", "race-tmem", "mma-not-waited"}),
-        Kind("tcgen05.ld of the next quarter's lanes", LOAD_TMEM,
-             r"xor.b32 \3, \3, 0x200000; \1\2, [\3]; xor.b32 \3, \3, 0x200000;", {"tmem-lane-quarter"}),
         Kind("tcgen05.ld beyond the accumulator", LOAD_TMEM, r"add.u32 \3, \3, 128; \1\2, [\3]; sub.u32 \3, \3, 128;",
              {"illegal-address"}),
-        Kind("Tensor Memory is not given back", r"tcgen05\.dealloc[^;]*;", "", {"exit-tmem-held"}),
-        Kind("Tensor Memory is given back twice", r"tcgen05\.dealloc[^;]*;", r"\g<0> \g<0>", ILLEGAL),
-        Kind("Tensor Memory is not allocated", r"tcgen05\.alloc[^;]*;", "", {"illegal-address"} | ILLEGAL),
-        Kind("half the columns", r"(tcgen05\.alloc[^\[]*\[%r\d+\], )(%r\d+);",
-             r"shr.u32 \2, \2, 1; \1\2; shl.b32 \2, \2, 1;", {"illegal-address"}),
         Kind("weights are not stored", r"st\.shared\.f32[^;]*;", "", {"scores", "undefined-store"}),
         Kind("what rows see is not stored", r"st\.shared\.v2\.u32[^;]*;", "", {"scores"} | UNDEFINED),
         Kind("what a warp's rows see together is not stored", r"st\.shared\.v4\.u32[^;]*;", "",
@@ -257,6 +259,45 @@ SM90_WIDE = {
                                            ("sm90_wide_h32_plain", (3,)))},
 }
 
+SM100_WIDE = {
+    "program": "check",
+    # Six items and some twenty tiles in one CTA, of four boxes each, rows that see different keys; two CTAs, the second
+    # of which begins inside the work; subnormal weights; nothing at all; contiguous keys; more blocks than threads.
+    "kernels": {f"sm100_wide_h{heads}": [
+        f"h{heads}/d128/t{tokens}/b2/n900/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2111/causal,sms1",
+        f"h{heads}/d128/t{tokens}/b1/n1100/p16/block-split/pad0/gap0/special/plain/nocheck/guard/s2112",
+        f"h{heads}/d128/t2/b3/n64/p64/block-split/pad0/gap0/lattice/dead/nocheck/guard/s2113",
+        f"h{heads}/d128/t{tokens}/b2/n900/p0/contiguous/pad0/gap0/lattice/ragged/nocheck/guard/s2114",
+        f"h{heads}/d128/t2/b270/n64/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2205/causal"]
+        for heads, tokens in ((64, 11), (32, 22))},
+    "environment": {"PTXEMU_CC": "100", "PTXEMU_SMS": "2"},
+    "few": 1,
+    "few_kinds": {"a wait is skipped", "a wait for the other phase", "a wait that acquires nothing",
+                  "a tensor copy signals another mbarrier", "both fences of the initialisation are missing",
+                  "tcgen05.fence::before_thread_sync is missing", "tcgen05.fence::after_thread_sync is missing",
+                  "a commit is missing", "an MMA is missing", "Tensor Memory is not given back", "a release is missing",
+                  "a release that releases nothing", "a release counts one more", "what an item is is not said",
+                  "the warp does not meet before one lane releases for it", "threads do not meet at a named barrier",
+                  "tcgen05.ld beyond Tensor Memory"},
+    "mutants": HANDED_OVER + ITEM_BYTES + [
+        kind for kind in TCGEN05 + WGMMA + ITEMS if "wgmma" not in kind.pattern.pattern and
+        kind.what not in ("N + 8 columns", "a CTA barrier is missing", "a lane's sum is its own")] + [
+        moved_behind("tcgen05.fence::before_thread_sync behind the release", r"tcgen05\.fence::before[^;]*;", ARRIVE,
+                     {"missing-fence-before"}),
+        Kind("N of 264", MMA, r"add.u32 \5, \5, 0x20000; \1 [\2], \3, \4, \5, p; sub.u32 \5, \5, 0x20000;", ILLEGAL),
+        Kind("tcgen05.ld beyond Tensor Memory", LOAD_TMEM,
+             r"add.u32 \3, \3, 512; \1\2, [\3]; sub.u32 \3, \3, 512;", {"illegal-address"}),
+    ],
+    "equivalent": {
+        **{(what, place): why for (what, _), why in INITIALISATION.items() for place in (0, 1)},
+        **LAST_ITEM,
+        ("a wait that acquires nothing", ("    wait(ptx::cvta_to_shared(&shared.s_empty[ring % kScoreStages])",)):
+            "Tensor Memory alone goes behind it",
+        ("wait::ld is missing", ("wait_step(step);",)):
+            "the last step's stands before the release, and what uses the columns needs their registers",
+    },
+}
+
 SM90_FAST = {
     "program": "check",
     # Four items of eight tiles in one CTA; warpgroups without tokens, weights that are not copied; nothing at all;
@@ -311,5 +352,5 @@ GENERIC = {
     "equivalent": {},
 }
 
-TABLES = {"sm100": SM100, "sm90": SM90, "sm90_pair": SM90_PAIR, "sm90_decode": SM90_DECODE, "sm90_wide": SM90_WIDE,
-          "sm90_fast": SM90_FAST, "generic": GENERIC}
+TABLES = {"sm100": SM100, "sm100_wide": SM100_WIDE, "sm90": SM90, "sm90_pair": SM90_PAIR, "sm90_decode": SM90_DECODE,
+          "sm90_wide": SM90_WIDE, "sm90_fast": SM90_FAST, "generic": GENERIC}

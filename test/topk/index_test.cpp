@@ -240,9 +240,13 @@ TEST_CASE("index: long rows are shared out in every window") {
 }
 
 TEST_CASE("index: keys on illegal pages count as -inf, and are told of") {
-    for (const bool causal : {false, true})
-        for (const int page_size : {16, 32, 128}) {
-            Shape shape = requests(9, page_size, causal, {3, 1, 9}, {200, 150, 97});
+    // Few tokens a request, and so many that the kernels for many take them.
+    for (const std::vector<int>& tokens : {std::vector{3, 1, 9}, std::vector{17, 24, 20}})
+        for (const auto& [keys, page_size] :
+             {std::pair{SightKeys::kRequestLength, 16}, {SightKeys::kRequestLength, 128}, {SightKeys::kCausal, 16},
+              {SightKeys::kCausal, 32}, {SightKeys::kRowLength, 64}, {SightKeys::kWindow, 16}}) {
+            Shape shape = requests(9, page_size, keys == SightKeys::kCausal, tokens, {200, 150, 97});
+            if (keys != SightKeys::kCausal) shape.keys = keys;
             shape.bad_page = page_size == 128 ? 0 : 1;
             const Problem p(shape);
             Options o;
