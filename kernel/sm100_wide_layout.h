@@ -29,10 +29,12 @@ inline constexpr int kStages = 8;             // key tiles, 16 KiB each
 inline constexpr int kQBuffers = 2;           // 32 KiB each
 inline constexpr int kScoreStages = 2;        // of S in Tensor Memory
 inline constexpr int kTmemColumns = kScoreStages * kColumns;   // all there are
-// Registers per thread: 65536 / 384 threads are 168 at the launch; the last warpgroup gives up what the others take.
+// Registers per thread: 65536 / 384 threads are 168 at the launch, and all that setmaxnreg shares out (9.7.19.5); the
+// last warpgroup gives up what the others take.
+inline constexpr int kLaunchRegisters = 65536 / kThreads / 8 * 8;
 inline constexpr int kReducerRegisters = 208;
-inline constexpr int kProducerRegisters = 96;
-static_assert(128 * (kGroups * kReducerRegisters + kProducerRegisters) <= 65536);
+inline constexpr int kProducerRegisters = 88;
+static_assert(kGroups * kReducerRegisters + kProducerRegisters <= (kGroups + 1) * kLaunchRegisters);
 static_assert(kStages % kLoaderWarps == 0, "a stage is filled by the same warp");
 
 // ---- tensor maps (cuTensorMapEncodeTiled), both UINT8, SWIZZLE_128B, no interleave, element strides 1, zero fill
