@@ -276,7 +276,7 @@ SM100_WIDE = {
                   "a tensor copy signals another mbarrier", "both fences of the initialisation are missing",
                   "tcgen05.fence::before_thread_sync is missing", "tcgen05.fence::after_thread_sync is missing",
                   "a commit is missing", "an MMA is missing", "Tensor Memory is not given back", "a release is missing",
-                  "a release that releases nothing", "a release counts one more", "what an item is is not said",
+                  "a release that releases nothing", "a release counts one more",
                   "the warp does not meet before one lane releases for it", "threads do not meet at a named barrier",
                   "tcgen05.ld beyond Tensor Memory"},
     "mutants": HANDED_OVER + ITEM_BYTES + [
