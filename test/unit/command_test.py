@@ -497,9 +497,12 @@ class EndToEnd(Command):
                               (64, "sm100_wide_h64"), (32, "sm100_wide_h32")):
             case = self.gen(kernel, "--tokens", 5, "--heads", heads, "--keys", 200)
             stats = self.path("stats.json")
-            self.score(case, "scores.npy", "--stats", stats, "--kernel", kernel, env={"PTXEMU_CHECK": "1"})
+            self.score(case, "scores.npy", "--stats", stats, "--kernel", kernel,
+                       env={"PTXEMU_CHECK": "1", "PTXEMU_DETAIL": "1"})
             with open(stats, encoding="utf-8") as file:
-                self.assertEqual(json.load(file)["warnings"], 0, kernel)
+                counts = json.load(file)
+            self.assertEqual(counts["warnings"], 0, kernel)
+            self.assertEqual(counts["tma_bytes_loaded"], counts["bytes"]["tma_loaded"], kernel)
 
     @unittest.skipIf(DEVICE != "emu", "the emulator's device can be changed")
     def test_an_older_device_gets_the_generic_kernel(self):

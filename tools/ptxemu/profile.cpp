@@ -560,7 +560,6 @@ void Profile::issued(Exec& x, AsyncOp& op) {
 }
 
 void Profile::completing(Exec& x, const AsyncOp& op) {
-    CtaClock& c = cta_clock(x);
     const bool matrix = op.kind == AsyncKind::kMma || op.kind == AsyncKind::kWgmma;
     if (detail_) {
         switch (op.kind) {
@@ -576,6 +575,7 @@ void Profile::completing(Exec& x, const AsyncOp& op) {
         }
     }
     if (!trace_) return;
+    CtaClock& c = cta_clock(x);
     moment_ = op.issued;
     if (matrix) {
         uint64_t m = 64, n = costs_[op.pc].n;
