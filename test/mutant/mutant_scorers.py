@@ -146,6 +146,41 @@ NAMED_BARRIERS = [
     Kind("loading warps are not told where the share begins", r"bar\.arrive %r\d+, %r\d+;", "", STUCK),
 ]
 
+SM90_PLAIN = {
+    "program": "check",
+    # One group and four, in rounds of eight tiles from any stage, behind a rehearsal; tiles of 2, 4 and 1 boxes; a
+    # fourth group without tokens; two groups; items of more than half a ring whose groups change; more items than
+    # arrivals complete a phase.
+    "kernels": {"sm90_score_h64_plain": [
+        "h64/d128/t5/b20/n450/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2107",
+        "h64/d128/t4/b34/n450/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2107",
+        "h64/d128/t3/b2/n2500/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5",
+        "h64/d128/t2/b2/n6000/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5",
+        "h64/d128/t5/b6/n1450/p64/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2108",
+        "h64/d128/t1/b140/n64/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2115"]},
+    "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
+    "few": 1,
+    "few_kinds": {"a wait for the other phase", "an arrive.expect_tx is missing", "a release is missing",
+                  "a tensor copy signals another mbarrier", "an MMA is missing", "wgmma.wait_group is missing",
+                  "k_scale is not announced", "threads do not meet at a named barrier"},
+    "mutants": HANDED_OVER + ITEM_BYTES + [
+        kind for kind in WGMMA if kind.what not in ("what a row sees is not said", "a CTA barrier is missing")] +
+        NAMED_BARRIERS + [WARP_MEETS],
+    "equivalent": {
+        **INITIALISATION,
+        **LAST_ITEM_OF_PLAIN,
+        ("a wait that acquires nothing", ("k_full[stage_at<T>(ring).index]",)):
+            "a fourth group where there are three reads nothing of the tile",
+        ("wgmma.fence is missing", ("if (two) next(i, 1, b);",)):
+            "no register of its MMA was accessed since the fence before",
+        ("the warp does not meet before one lane releases for it", ("the elected lane's arrival hands over",)):
+            "with 64 heads no lane stores: rows see alike, and no weights fill up a group",
+        # The second tile of a pair, by number, as in SM90: of stretches of eight, four and two tiles.
+        **{("the warp does not meet before one lane releases for it", place): "it met behind all lanes' reads of it"
+           for place in range(3, 16, 2)},
+    },
+}
+
 SM90_PAIR = {
     "program": "check",
     # 1 to 6 tokens and 0 to 450 keys a request, warpgroups with two groups, one, none; rounds of the ring, items whose
@@ -360,5 +395,5 @@ GENERIC = {
     "equivalent": {},
 }
 
-TABLES = {"sm100": SM100, "sm100_wide": SM100_WIDE, "sm90": SM90, "sm90_pair": SM90_PAIR, "sm90_decode": SM90_DECODE,
-          "sm90_wide": SM90_WIDE, "sm90_fast": SM90_FAST, "generic": GENERIC}
+TABLES = {"sm100": SM100, "sm100_wide": SM100_WIDE, "sm90": SM90, "sm90_plain": SM90_PLAIN, "sm90_pair": SM90_PAIR,
+          "sm90_decode": SM90_DECODE, "sm90_wide": SM90_WIDE, "sm90_fast": SM90_FAST, "generic": GENERIC}

@@ -19,11 +19,23 @@ SELECTION = [
 HELD_ROWS = [
     Kind("where a row lies is not written", r"st\.shared\.u64[^;]*;", "", ANY, [0, 1], every=False),
 ]
+# Few keys share the k-th's bin: what is counted, listed, chosen and told of them.
+FEW_KEYS = [
+    Kind("a sum for the few keys is missing", r"redux\.sync\.add\.u32 (%r\d+), (%r\d+), %r\d+;",
+         r"mov.u32 \1, \2;", ANY, [2, 3], every=False),
+    Kind("a place among the few keys is not taken", r"atom\.shared\.add\.u32 (%r\d+), \[[^;]*;",
+         r"mov.u32 \1, 0;", ANY),
+    Kind("one of the few keys is not listed", r"st\.shared\.u32[^;]*;", "", ANY, [3], every=False),
+    Kind("which of the few keys are chosen is not told", r"vote\.sync\.ballot\.b32 (%r\d+), [^;]*;",
+         r"mov.u32 \1, 0;", ANY, [1, 2], every=False),
+    Kind("one of the few keys is each lane's own", r"shfl\.sync\.idx\.b32 (%r\d+), (%r\d+), [^;]*;",
+         r"mov.u32 \1, \2;", ANY, [5], every=False),
+]
 HELD = {
     "program": "catch",
     "kernels": {f"topk_held_{score}": [f"small: topk_held_{score}"] for score in ("fp32", "bf16")},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "3"},
-    "mutants": SELECTION + HELD_ROWS,
+    "mutants": SELECTION + HELD_ROWS + FEW_KEYS,
     "equivalent": {},
 }
 

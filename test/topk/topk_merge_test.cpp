@@ -353,6 +353,51 @@ TEST_CASE("topk merge: a key that is listed twice counts twice") {
     }
 }
 
+// 16 entries a thread, about eight of a position, 30 positions of a score; of the k-th's position a quarter of all, of
+// which half are left out.
+TEST_CASE("topk merge: keys that are listed many times, by every thread") {
+    const Machine& m = machine();
+    Rng rng(350);
+    constexpr int32_t kShards = 8, kRoom = 2048, kEntries = kShards * kRoom;
+    std::vector<Entry> entries(kEntries);
+    std::vector<float> scores(kEntries);
+    std::vector<int32_t> positions(kEntries);
+    for (size_t i = 0; i < kEntries; ++i) {
+        positions[i] = rng.below(4) == 0 ? 1747 : static_cast<int32_t>(rng.below(1500));
+        scores[i] = static_cast<float>(positions[i] % 50);
+        entries[i] = {scores[i], positions[i]};
+    }
+    std::sort(entries.begin(), entries.end(), before);
+    for (const lidx_sort sort : {LIDX_SORT_SCORE, LIDX_SORT_POSITION})
+        for (const size_t alignment : {16, 4}) {   // in registers; read in every pass
+            constexpr size_t k = 2700;
+            REQUIRE((entries[k - 1000].position == 1747 && entries[k + 1000].position == 1747));
+            std::vector<Entry> chosen(entries.begin(), entries.begin() + static_cast<ptrdiff_t>(k));
+            if (sort == LIDX_SORT_POSITION) std::sort(chosen.begin(), chosen.end(), by_position);
+            std::vector<int32_t> wanted(k), indices(k);
+            for (size_t i = 0; i < k; ++i) wanted[i] = chosen[i].position;
+            GuardedBuffer d_scores(m, "scores", scores.data(), scores.size() * 4, alignment, true);
+            GuardedBuffer d_positions(m, "positions", positions.data(), positions.size() * 4, alignment, true);
+            GuardedBuffer d_indices(m, "indices", indices.data(), k * 4, 4, false);
+            lidx_merge_args args;
+            REQUIRE(lidx_merge_args_init(&args) == LIDX_OK);
+            args.rows = 1;
+            args.shards = kShards;
+            args.k_in = kRoom;
+            args.k = k;
+            args.sort = sort;
+            args.scores = d_scores.at<float>();
+            args.positions = d_positions.at<int32_t>();
+            args.indices = d_indices.at<int32_t>();
+            REQUIRE(lidx_topk_merge_enqueue(m.lidx, &args, nullptr) == LIDX_OK);
+            m.expect(m.driver.cuCtxSynchronize(), "cuCtxSynchronize");
+            CHECK(d_indices.damage(false) == "");
+            std::memcpy(indices.data(), d_indices.payload(), k * 4);
+            CAPTURE(static_cast<int>(sort), alignment);
+            CHECK(indices == wanted);
+        }
+}
+
 // Which of them are chosen must not show, in whatever order they are listed: of zeros of either sign, and of NaNs.
 TEST_CASE("topk merge: what entries of one position differ in does not show where some are left out") {
     const Machine& m = machine();

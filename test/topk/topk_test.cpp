@@ -524,7 +524,7 @@ TEST_CASE("topk: rows held by clusters of wide CTAs") {
 // 128 bins an octave: four steps, two or half a one share the k-th's, around the 32 keys up to which they are listed.
 TEST_CASE("topk: few keys share the bin of the k-th") {
     uint64_t seed = 3350;
-    for (const int64_t each : {1, 7, 8, 9, 15, 16, 17, 40})
+    for (const int64_t each : {1, 7, 8, 9, 15, 16, 17, 33, 40})
         for (const Kind kind : {Kind::kSteps, Kind::kCrowds}) {
             Case c = simple(4, 8192, 2047 - static_cast<int>(each) / 2, kind, ++seed);
             c.what = "few";
@@ -534,6 +534,12 @@ TEST_CASE("topk: few keys share the bin of the k-th") {
             c.sort = seed % 4 == 1 ? LIDX_SORT_SCORE : LIDX_SORT_POSITION;
             run(c);
         }
+    // Warps of 128 keys, and few of the k-th's bin at both ends of many of them.
+    Case c = simple(48, 1400, 300, Kind::kSteps, ++seed);
+    c.what = "few";
+    for (size_t i = 0; i < 48; ++i) c.sight.lengths[i] = 1400 - 13 * static_cast<int64_t>(i);
+    c.each = 16;
+    run(c);
 }
 
 TEST_CASE("topk: CTAs and parts of a row") {
@@ -595,8 +601,15 @@ const std::vector<Kind> kHeldKinds = {Kind::kNormal, Kind::kTwoValues, Kind::kNa
 // Candidates, a plateau, streamed (a sample of NaNs gives nothing to compare with); and registers.
 const std::vector<Kind> kStreamedKinds = {Kind::kNormal, Kind::kTies, Kind::kMostlyZero, Kind::kNan};
 
-TEST_CASE("small: topk_held_fp32", "[.small]") { run_all(small_cases(false, 1300, {1300, 151}, kHeldKinds)); }
-TEST_CASE("small: topk_held_bf16", "[.small]") { run_all(small_cases(true, 1300, {1300, 151}, kHeldKinds)); }
+// Then every key that a thread can hold, 32 of the row in the k-th's bin: equal in pairs or more, and not.
+void run_held(bool bf16) {
+    run_all(small_cases(bf16, 1300, {1300, 151}, kHeldKinds));
+    std::vector<Case> few = small_cases(bf16, 8192, {8190}, {Kind::kSteps, Kind::kCrowds}, 2000);
+    for (Case& c : few) c.each = 16;
+    run_all(few);
+}
+TEST_CASE("small: topk_held_fp32", "[.small]") { run_held(false); }
+TEST_CASE("small: topk_held_bf16", "[.small]") { run_held(true); }
 // Clusters of four, from four multiprocessors on, and of 16 wide CTAs, from 19 on; of the CTAs all or 3, 2 and 1 have
 // keys.
 void run_clusters(bool bf16, int64_t max_keys, int64_t keys) {
