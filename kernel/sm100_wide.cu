@@ -31,7 +31,7 @@
 //     s_full[t]   tcgen05.commit -> who reduces: S of a tile is complete; MMA's lane -> them: what k_full handed over.
 //     s_empty[t]  a warp that reduces, each -> MMA's warp: it has S in registers, and read the tile's scales.
 //     k_empty[s]  MMA's lane -> loading warps, when all have drained S, which the MMA had to be complete for.
-//     q_empty[b]  who reduces, behind the block's last S, and MMA's lane, which has read the item -> items' warp.
+//     q_empty[b]  who reduces, behind the block's last S, for which MMA's lane has read Q and the item -> items' warp.
 //
 // Budget of a tile (clocks per SM; docs/kernel-sm100.md): MMA 512; by the SASS of 64 heads FMA pipe 354, ALU 354, issue
 // 401. Shared memory 203 KiB; Tensor Memory all 512 columns.
@@ -107,8 +107,6 @@ __device__ __forceinline__ void multiply_all(typename T::Shared& shared, uint32_
         wait(ptx::cvta_to_shared(&shared.q_full[buffer]), items / kQBuffers % 2);
         const ptx::U32x4 item = ptx::ld_shared_v4_u32(ptx::cvta_to_shared(&shared.item[buffer]));
         if (item.w == 0) break;
-        ptx::bar_warp_sync(ptx::kFullMask);
-        if (ptx::elect_sync(ptx::kFullMask)) ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.q_empty[buffer]));
         const uint64_t q = smem_descriptor_k_major_128b(0) |
                            smem_descriptor_address(ptx::cvta_to_shared(shared.q[buffer * (T::kBlockTokens / 2)]).value);
 #pragma unroll 1

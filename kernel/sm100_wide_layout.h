@@ -96,7 +96,7 @@ struct Tile {
 
 // Arrivals that complete a phase.
 inline constexpr uint32_t kStageEmptyArrivals = 1;                       // the lane that issues MMAs
-inline constexpr uint32_t kQEmptyArrivals = 128 * kGroups + 1;           // who reduces, and that lane
+inline constexpr uint32_t kQEmptyArrivals = 128 * kGroups;               // who reduces
 inline constexpr uint32_t kScoresFullArrivals = 2;                       // tcgen05.commit, and that lane
 inline constexpr uint32_t kScoresEmptyArrivals = 4 * kGroups;            // a warp that reduces, each
 
