@@ -58,7 +58,7 @@ namespace {
         .depth = depth_,                                                   \
         .depth_step = depth_,                                              \
         .pages = Pages::kMultiplesOf16,                                    \
-        .features = kRowKeys | kSmLimit,                                   \
+        .features = kRowKeys | kCausalRows | kSmLimit,                     \
         .pdl = true,                                                       \
         .schedule = Schedule::kPersistent,                                 \
         .tile_keys = kTileKeys,                                            \
@@ -66,7 +66,7 @@ namespace {
         .q_box_rows = 2 * heads_,                                          \
         .q_turns = true,                                                   \
         .alternative = true,                                               \
-        .auto_tokens = 16,                                                 \
+        .auto_tokens = {.few = {16}, .many = {16}},                        \
         .threads = sm100_wide::kThreads,                                   \
         .shared_bytes = sizeof(sm100_wide::Tile<heads_>::Shared),          \
         .shared_bytes_decode = sizeof(sm100_wide::Tile<heads_>::Shared),   \
@@ -75,7 +75,7 @@ namespace {
 // sm_90a code runs on compute capability 9.0 alone (PTX ISA, .target: architecture-specific targets).
 // source_: the kernel file and the namespace of its layout.
 #define LIDX_SM90_ROW(source_, symbol_, arithmetic_, heads_, depth_, tokens_, features_, q_box_rows_, q_pairs_,      \
-                      auto_tokens_, auto_tokens_most_, shared_, decode_)                                             \
+                      alternative_, auto_tokens_, shared_, decode_)                                                  \
     KernelRow{                                                                                                       \
         .symbol = #symbol_,                                                                                          \
         .source = #source_,                                                                                          \
@@ -96,38 +96,47 @@ namespace {
         .q_box_rows = q_box_rows_,                                                                                   \
         .q_head_slots = source_::Tile<heads_>::kHeadSlots != heads_ ? source_::Tile<heads_>::kHeadSlots : 0,         \
         .q_pairs = q_pairs_,                                                                                         \
-        .alternative = auto_tokens_most_ != 0,                                                                       \
+        .alternative = alternative_,                                                                                 \
         .auto_tokens = auto_tokens_,                                                                                 \
-        .auto_tokens_most = auto_tokens_most_,                                                                       \
         .threads = source_::kThreads,                                                                                \
         .shared_bytes = shared_,                                                                                     \
         .shared_bytes_decode = decode_,                                                                              \
     },
 #define LIDX_SM90_FAST_ROW(symbol_, heads_, depth_, tokens_)                                                         \
     LIDX_SM90_ROW(sm90_fast, symbol_, LIDX_ARITHMETIC_SM90_FAST, heads_, depth_, tokens_, kAllFeatures, 64, false,   \
-                  0, 0, sizeof(sm90_fast::Tile<heads_>::Shared), sizeof(sm90_fast::Tile<heads_>::Shared))
-// From two blocks of tokens on it is faster than sm90_score; 128 heads are served by nothing else.
+                  false, AutoTokens{}, sizeof(sm90_fast::Tile<heads_>::Shared),                                      \
+                  sizeof(sm90_fast::Tile<heads_>::Shared))
+// Measured (docs/trials-sm90.md, "Tokens of a request, and kernels"). 128 heads are served by nothing else.
+constexpr AutoTokens wide_tokens(int heads) {
+    if (heads > 64) return {};
+    return {.few = {7, sm90_wide::kBlockTokens}, .many = {heads == 64 ? 14 : 13}};
+}
+constexpr AutoTokens pair_tokens(int heads) {
+    return heads == 64 ? AutoTokens{.few = {5, 6}, .many = {9, 12}} : AutoTokens{.few = {9, 12}, .many = {9, 12}};
+}
+// All blocks of a request load what its last row sees: of causal rows half a tile at most is in vain.
+constexpr AutoTokens kFewCausal{.causal_most = sm90_score::kTileKeys / 2};
 #define LIDX_SM90_WIDE_TILE_ROW(symbol_, heads_, depth_, tokens_, features_)                                         \
     LIDX_SM90_ROW(sm90_wide, symbol_, LIDX_ARITHMETIC_SM90, heads_, depth_, tokens_, features_,                      \
                   sm90_wide::kBlockTokens * 8, true,                                                                 \
-                  heads_ > 64 ? 0 : 2 * sm90_wide::kBlockTokens, 0, sizeof(sm90_wide::Tile<heads_>::Shared),         \
+                  false, wide_tokens(heads_), sizeof(sm90_wide::Tile<heads_>::Shared),                               \
                   sizeof(sm90_wide::Tile<heads_>::Shared))
 #define LIDX_SM90_WIDE_ROW(symbol_, heads_, depth_, tokens_)                                                         \
     LIDX_SM90_WIDE_TILE_ROW(symbol_, heads_, depth_, tokens_, kAllFeatures)
 #define LIDX_SM90_WIDE_PLAIN_ROW(symbol_, heads_, depth_, tokens_)                                                   \
-    LIDX_SM90_WIDE_TILE_ROW(symbol_, heads_, depth_, tokens_, kRowKeys | kSmLimit)
-// Five groups of tokens and six.
+    LIDX_SM90_WIDE_TILE_ROW(symbol_, heads_, depth_, tokens_, kRowKeys | kCausalRows | kSmLimit)
 #define LIDX_SM90_PAIR_ROW(symbol_, heads_, depth_, tokens_)                                                         \
-    LIDX_SM90_ROW(sm90_pair, symbol_, LIDX_ARITHMETIC_SM90, heads_, depth_, tokens_, kSmLimit, sm90_pair::kColumns,  \
-                  false, 4 * sm90_pair::Tile<heads_>::kGroupTokens + 1, tokens_,                                     \
+    LIDX_SM90_ROW(sm90_pair, symbol_, LIDX_ARITHMETIC_SM90, heads_, depth_, tokens_, kCausalRows | kSmLimit,         \
+                  sm90_pair::kColumns, false, true, pair_tokens(heads_),                                             \
                   sizeof(sm90_pair::Tile<heads_>::Shared), sizeof(sm90_pair::Tile<heads_>::Shared))
-#define LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, features_)                                              \
+#define LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, features_, auto_tokens_)                                \
     LIDX_SM90_ROW(sm90_score, symbol_, LIDX_ARITHMETIC_SM90, heads_, depth_, tokens_, features_,                     \
-                  sm90_score::kColumns, false, 0, 0, sm90_score::kSharedBytes, sm90_score::shared_bytes(1, 1))
+                  sm90_score::kColumns, false, false, auto_tokens_, sm90_score::kSharedBytes,                        \
+                  sm90_score::shared_bytes(1, 1))
 #define LIDX_SM90_SCORE_ROW(symbol_, heads_, depth_, tokens_)                                                        \
-    LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, kAllFeatures)
+    LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, kAllFeatures, AutoTokens{})
 #define LIDX_SM90_PLAIN_ROW(symbol_, heads_, depth_, tokens_)                                                        \
-    LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, kSmLimit)
+    LIDX_SM90_TILE_ROW(symbol_, heads_, depth_, tokens_, kCausalRows | kSmLimit, kFewCausal)
 #define LIDX_SM90_DECODE_ROW(symbol_, heads_, depth_, tokens_)                                                       \
     KernelRow{                                                                                                       \
         .symbol = #symbol_,                                                                                          \
@@ -141,7 +150,7 @@ namespace {
         .depth = depth_,                                                                                             \
         .depth_step = depth_,                                                                                        \
         .pages = Pages::kMultiplesOf16,                                                                              \
-        .features = kSmLimit,                                                                                        \
+        .features = kCausalRows | kSmLimit,                                                                          \
         .pdl = true,                                                                                                 \
         .schedule = Schedule::kWarpgroups,                                                                           \
         .tile_keys = sm90_decode::kTileKeys,                                                                         \

@@ -22,14 +22,25 @@ enum class Operands { kPointers, kTensorMaps };  // kernel parameters (ScorePara
 
 // What a description may ask for beyond the plain case; a kernel serves what its row names.
 enum Feature : uint32_t {
-    kRowKeys = 1u << 0,        // rows of a request that see different keys: causal, LIDX_SEE_ROW_LENGTH, _WINDOW
+    kRowKeys = 1u << 0,        // rows with keys of their own: LIDX_SEE_ROW_LENGTH, _WINDOW
     kWeights = 1u << 1,        // bf16 weights, gaps between their rows, a second factor
     kScaleTable = 1u << 2,     // a scale pool with a block table or a number of pages of its own
     kBf16Scores = 1u << 3,
     kRelativeColumns = 1u << 4,
     kFill = 1u << 5,
     kSmLimit = 1u << 6,        // max_sms
-    kAllFeatures = (1u << 7) - 1
+    kCausalRows = 1u << 7,     // each row sees a key more than the one before it: LIDX_FLAG_CAUSAL
+    kAllFeatures = (1u << 8) - 1
+};
+
+// Numbers of tokens for which a kernel is chosen by itself: `average` a request or more, on average of what may come,
+// and no request with more than `most`.
+struct TokenBand {
+    int64_t average = 0, most = INT32_MAX;
+};
+struct AutoTokens {
+    TokenBand few, many;               // either
+    int64_t causal_most = INT32_MAX;   // tokens of a request where rows are causal
 };
 
 struct KernelRow {
@@ -54,8 +65,7 @@ struct KernelRow {
     bool q_pairs = false;    // Q boxes are pairs of tokens, the order of heads kernel/sm90_wide_layout.h's
     bool q_turns = false;    // Q boxes are pairs of tokens, which take turns in each head (kernel/sm100_wide_layout.h)
     bool alternative = false;   // serves nothing that no other source serves on its devices, and does some of it faster
-    int auto_tokens = 0;     // chosen by itself from so many tokens a request on, on average of what may come,
-    int auto_tokens_most = 0;   // and up to so many; 0: without a limit
+    AutoTokens auto_tokens = {};
     int threads;
     int shared_bytes;         // dynamic
     int shared_bytes_decode;  // dynamic, the smallest launch; equal: all launches have the same

@@ -60,10 +60,9 @@ struct Wish {
     bool (*wanted)(const lidx_score_desc& desc);
 };
 constexpr Wish kWishes[] = {
-    {kRowKeys, "rows that see different keys",
-     [](const lidx_score_desc& d) {
-         return d.visibility != LIDX_SEE_REQUEST_LENGTH || has(d, LIDX_FLAG_CAUSAL);
-     }},
+    {kRowKeys, "rows with lengths or windows of their own",
+     [](const lidx_score_desc& d) { return d.visibility != LIDX_SEE_REQUEST_LENGTH; }},
+    {kCausalRows, "LIDX_FLAG_CAUSAL", [](const lidx_score_desc& d) { return has(d, LIDX_FLAG_CAUSAL); }},
     {kWeights, "weights that are not fp32 without gaps",
      [](const lidx_score_desc& d) {
          return d.weight_type != LIDX_FP32 || (d.weight_stride != 0 && d.weight_stride != d.heads) ||
@@ -153,8 +152,11 @@ int64_t average_tokens(const lidx_score_desc& desc) {
 
 // Where no kernel is forced, a kernel that others stand in for takes only what it does faster.
 bool is_preferred(const KernelRow& row, const lidx_score_desc& desc) {
-    if (average_tokens(desc) < row.auto_tokens) return false;
-    if (row.auto_tokens_most != 0 && request_tokens(desc) > row.auto_tokens_most) return false;
+    const auto in = [&](const TokenBand& band) {
+        return average_tokens(desc) >= band.average && request_tokens(desc) <= band.most;
+    };
+    if (!in(row.auto_tokens.few) && !in(row.auto_tokens.many)) return false;
+    if (has(desc, LIDX_FLAG_CAUSAL) && request_tokens(desc) > row.auto_tokens.causal_most) return false;
     return row.schedule != Schedule::kWarpgroups ||
            sm90_decode::prefers_decode(desc.batch, desc.max_keys, request_tokens(desc),
                                        row.tile_tokens / sm90_decode::kGroups);

@@ -154,19 +154,26 @@ LIDX_HOST_DEVICE inline KeyRange hull_of_rows(const RowView& v, int32_t request,
     return hull;
 }
 
-// A request as one rectangle: its rows, and the keys that they see. Where rows see different keys, keys is the limit of
-// what they may see.
+// A request as one rectangle: its rows, and the keys that they see; causal rows, the last of them. Where rows have
+// lengths or windows of their own, keys is the limit of what they may see.
 struct RequestSpan {
     int32_t row_begin;    // first row of q and scores that is the launch's work
     int32_t tokens;       // rows, 0 .. max_tokens
     int32_t keys;         // keys, 0 .. keys_limit
+    int64_t length;       // tokens that the last row sees; each causal row before it sees one less
 };
+LIDX_HOST_DEVICE constexpr RequestSpan span_of_length(const RowView& v, const RequestRows& rows, int64_t length) {
+    if (length > 0 && v.causal != 0) length -= rows.all - rows.tokens;
+    return {rows.begin, rows.tokens, keys_of_length(v, length).end, length};
+}
 LIDX_HOST_DEVICE inline RequestSpan request_span(const RowView& v, int32_t request) {
     const RequestRows rows = request_rows(v, request);
-    const int32_t keys = v.visibility == Visibility::kRequestLength
-                             ? keys_of_length(v, load_length(v, v.lengths, request)).end
-                             : v.keys_limit;
-    return {rows.begin, rows.tokens, keys};
+    if (v.visibility != Visibility::kRequestLength) return {rows.begin, rows.tokens, v.keys_limit, 0};
+    return span_of_length(v, rows, load_length(v, v.lengths, request));
+}
+// The keys of the causal row that has `later` rows of its request behind it.
+LIDX_HOST_DEVICE constexpr int32_t causal_end(const RowView& v, int64_t length, int32_t later) {
+    return length <= 0 ? 0 : keys_of_length(v, length - later).end;
 }
 
 // ---- columns

@@ -143,16 +143,21 @@ template <class T>
 __device__ __forceinline__ void take_block(const ScoreParams& p, const Worker& self, Shared& shared, const Place& place,
                                            uint32_t i, bool first, Target& target) {
     const uint32_t barrier = 1 + self.warpgroup;
-    if (first) {
-        ptx::cp_async_wait_group<kStages - 1>();
-    } else {
+    if (!first) {
         target.row = shfl(place.row, i);
         target.tokens = tokens_of(shfl(place.facts, i));
         ptx::bar_sync(barrier, kWarpgroupThreads);   // all have multiplied by the Q before
         copy_block<T>(p, self, shared, target.row, target.tokens);
         ptx::cp_async_commit_group();
-        ptx::cp_async_wait_group<0>();
     }
+    const int64_t length = unpack_length(shfl(place.length, i));
+    const uint32_t thread = 32 * self.warp + self.lane;
+    if (thread < static_cast<uint32_t>(target.tokens))
+        ptx::st_shared_u32(ptx::cvta_to_shared(&shared.row_end[thread]),
+                           p.view.causal != 0 ? static_cast<uint32_t>(keys_of_length(p.view, length + thread).end)
+                                              : static_cast<uint32_t>(INT32_MAX));
+    if (first) ptx::cp_async_wait_group<kStages - 1>();
+    else ptx::cp_async_wait_group<0>();
     target.groups = groups_of(target.tokens, T::kGroupTokens);
     const int32_t token = T::kGroupTokens == 1 ? 0 : static_cast<int32_t>(self.lane % 2);
     target.cell = static_cast<float*>(p.scores) + (int64_t{target.row} + token) * p.score_stride +
@@ -177,7 +182,10 @@ __device__ __forceinline__ void score_tile(const ScoreParams& p, const Worker& s
                                                        (fragment_swizzle ^ step * 32)));
     const float k_scale = ptx::ld_shared_f32(ptx::cvta_to_shared(&shared.k_scale[self.warp][i % kStages][key]));
     const bool live = key < live_of(shfl(place.facts, i));
-    float* to = target.cell + shfl(place.key, i);
+    const int32_t tile_key = shfl(place.key, i);
+    float* to = target.cell + tile_key;
+    const uint32_t first_token = T::kGroupTokens == 1 ? 0 : self.lane % 2;
+    ptx::SharedAddr row_end = ptx::cvta_to_shared(&shared.row_end[first_token]);
     uint64_t group_q = wgmma_descriptor_k_major_128b(ptx::cvta_to_shared(shared.q[0]).value);
     ptx::SharedAddr group_weights = ptx::cvta_to_shared(&shared.weights[0][2 * (self.lane % 4)]);
 #pragma unroll 1
@@ -189,12 +197,14 @@ __device__ __forceinline__ void score_tile(const ScoreParams& p, const Worker& s
             load_tile(self, shared, place, i + kStages, policy);
         }
         sm90_score::load_group_weights(group_weights, weights);
+        const auto end = static_cast<int32_t>(ptx::ld_shared_u32(row_end));
         ptx::wgmma_wait_group<0>();
         const float score = ptx::mul_rn_f32(k_scale, reduce<T>(self, weights, d));
         const bool mine = T::kGroupTokens == 1 ? self.lane % 4 < 2
                                                : 2 * group + static_cast<int32_t>(self.lane % 2) < target.tokens;
-        if (live && mine) ptx::st_global_f32(to, score);
+        if (live && mine && tile_key + key < end) ptx::st_global_f32(to, score);
         to += T::kGroupTokens * p.score_stride;
+        row_end = row_end + T::kGroupTokens * sizeof(shared.row_end[0]);
         group_q += sizeof(shared.q[0]) / 16;
         group_weights = group_weights + sizeof(shared.weights[0]);
     }

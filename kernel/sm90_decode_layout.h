@@ -27,6 +27,7 @@ struct alignas(1024) Shared {
     float k_scale[4][kStages][kWarpKeys];
     float weights[kGroups][kColumns];
     uint32_t warp_units[kThreads / 32];          // the first warpgroup's: of the CTA's warps
+    int32_t row_end[kGroups * 2];                // [token of the block]: it sees the request's keys up to there
     alignas(1024) uint8_t q[kGroups][kColumns * kDepth];   // [group][64 columns, 128 bytes]; B
 };
 // It ends behind the groups that a launch's blocks can have.

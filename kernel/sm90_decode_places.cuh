@@ -24,6 +24,11 @@ __device__ __forceinline__ const uint8_t* shfl(const uint8_t* value, uint32_t la
     return reinterpret_cast<const uint8_t*>(uint64_t{high} << 32 | low);
 }
 
+__device__ __forceinline__ int64_t shfl(int64_t value, uint32_t lane) {
+    const uint32_t low = shfl(static_cast<uint32_t>(value), lane);
+    return static_cast<int64_t>(uint64_t{shfl(static_cast<uint32_t>(value >> 32), lane)} << 32 | low);
+}
+
 // The sum over the lanes up to and with this one, of the first `lanes`.
 __device__ __forceinline__ uint32_t inclusive_scan(uint32_t value, uint32_t lane, uint32_t lanes) {
 #pragma unroll 1
@@ -38,6 +43,7 @@ __device__ __forceinline__ uint32_t inclusive_scan(uint32_t value, uint32_t lane
 struct Requests {
     uint32_t units, through;   // of the request; of all requests up to and with it
     int32_t tiles, keys, tokens, row;
+    int64_t length;            // RequestSpan's
 };
 
 // One of a warpgroup's tiles, as one of its warps sees it.
@@ -46,6 +52,7 @@ struct Place {
     const uint8_t* k_scale;
     int32_t key;              // the first of them
     int32_t row;              // of q and scores: the token block's first
+    uint32_t length;          // if rows are causal: pack_length() of the tokens that this row sees
     uint32_t facts;
     // bits 0-7: keys that live, inside the length and on a legal page; 8-15: tokens of the block, 0: no tile;
     // 16: the block differs from that of the tile before.
@@ -53,6 +60,13 @@ struct Place {
         return static_cast<uint32_t>(live) | static_cast<uint32_t>(tokens) << 8 | static_cast<uint32_t>(fresh) << 16;
     }
 };
+// Lengths near and below 0 and up to 2^32 as 32 bits: beyond, all rows of a block see nothing, or all that they may.
+constexpr int32_t kLengthBias = 64;
+static_assert((UINT32_MAX - kLengthBias) / kMaxCompressRatio >= kMaxKeys);
+__device__ __forceinline__ uint32_t pack_length(int64_t length) {
+    return static_cast<uint32_t>(clamp<int64_t>(length + kLengthBias, 0, UINT32_MAX));
+}
+__device__ __forceinline__ int64_t unpack_length(uint32_t length) { return int64_t{length} - kLengthBias; }
 __device__ __forceinline__ int32_t live_of(uint32_t facts) { return static_cast<int32_t>(facts & 0xff); }
 __device__ __forceinline__ int32_t tokens_of(uint32_t facts) { return static_cast<int32_t>(facts >> 8 & 0xff); }
 __device__ __forceinline__ bool is_fresh(uint32_t facts) { return facts >> 16 != 0; }
@@ -94,15 +108,15 @@ __device__ __forceinline__ RawSpan ask_span(const ScoreParams& p, int32_t reques
 
 // As request_span() has it; all zeros where there is no such request.
 __device__ __forceinline__ RequestSpan span_of(const ScoreParams& p, int32_t request, const RawSpan& raw) {
-    if (request >= p.view.batch) return {0, 0, 0};
+    if (request >= p.view.batch) return {0, 0, 0, 0};
     const RequestRows rows =
         p.view.row_map == RowMap::kCuSeqlens
             ? clamp_rows<int32_t>(p.view, static_cast<int32_t>(raw.row_begin), static_cast<int32_t>(raw.row_end))
             : request_rows(p.view, request);
-    const auto length = p.view.wide != 0
-                            ? static_cast<int64_t>(uint64_t{raw.wide_length.y} << 32 | raw.wide_length.x)
-                            : static_cast<int32_t>(raw.length);
-    return {rows.begin, rows.tokens, keys_of_length(p.view, length).end};
+    const int64_t length = p.view.wide != 0
+                               ? static_cast<int64_t>(uint64_t{raw.wide_length.y} << 32 | raw.wide_length.x)
+                               : static_cast<int32_t>(raw.length);
+    return span_of_length(p.view, rows, length);
 }
 
 __device__ __forceinline__ uint32_t tiles_of(const RequestSpan& span) {
@@ -119,7 +133,7 @@ __device__ __forceinline__ Requests requests_of(const ScoreParams& p, const Work
     const RequestSpan span = span_of(p, base + static_cast<int32_t>(self.lane), raw);
     const uint32_t units = units_of<T>(span);
     return {units, before + inclusive_scan(units, self.lane, static_cast<uint32_t>(min(p.view.batch, 32))),
-            static_cast<int32_t>(tiles_of(span)), span.keys, span.tokens, span.row_begin};
+            static_cast<int32_t>(tiles_of(span)), span.keys, span.tokens, span.row_begin, span.length};
 }
 
 __device__ __forceinline__ void take_share(const ScoreParams& p, Worker& self, uint32_t total) {
@@ -173,7 +187,7 @@ __device__ __forceinline__ void fill_place(const ScoreParams& p, const Place& pl
 template <class T, class Located>
 __device__ __forceinline__ Place find_places(const ScoreParams& p, Worker& self, RawSpan raw, int32_t row_before,
                                              const Located& located) {
-    Place place{nullptr, nullptr, 0, 0, 0};
+    Place place{nullptr, nullptr, 0, 0, 0, 0};
     int32_t keys = 0, tokens = 0, request = 0, base = self.base;
     uint32_t so_far = self.before;
     while (true) {
@@ -191,6 +205,7 @@ __device__ __forceinline__ Place find_places(const ScoreParams& p, Worker& self,
         const uint32_t before = shfl(r.through - r.units, at), through = shfl(r.through, at);
         const int32_t of_keys = shfl(r.keys, at), of_tokens = shfl(r.tokens, at), of_row = shfl(r.row, at);
         const int32_t tiles = shfl(r.tiles, at);
+        const int64_t of_length = shfl(r.length, at);
         const bool open = tokens == 0 && unit < self.end;
         if (open && unit < through) {
             auto tile = static_cast<int32_t>(unit - before);
@@ -203,6 +218,7 @@ __device__ __forceinline__ Place find_places(const ScoreParams& p, Worker& self,
             keys = of_keys;
             place.row = of_row + token;
             tokens = min(of_tokens - token, T::kBlockTokens);
+            place.length = pack_length(of_length - (of_tokens - token - 1));
             place.key = tile * kTileKeys + static_cast<int32_t>(self.warp) * kWarpKeys;
         }
         if (ptx::vote_sync_ballot(open && unit >= through, ptx::kFullMask) == 0) break;

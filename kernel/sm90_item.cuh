@@ -46,6 +46,14 @@ __device__ __forceinline__ KeyRange load_sees(ptx::SharedAddr sees, uint32_t tok
     return {load_int(from), load_int(from + 4)};
 }
 
+// Causal rows, the first of which sees fewest keys. Of a warpgroup's tiles, one every `step`, of which the first begins
+// with key `tile_key`: those that all rows see whole.
+__device__ __forceinline__ uint32_t whole_tiles(ptx::SharedAddr sees, uint32_t step, int32_t tile_key, uint32_t tiles) {
+    const int32_t seen = (load_sees(sees, 0).end - tile_key) / kTileKeys;
+    const uint32_t whole = seen <= 0 ? 0 : (static_cast<uint32_t>(seen) - 1) / step + 1;
+    return whole < tiles ? whole : tiles;
+}
+
 // Columns [begin, end) of an item's rows where no key of the row is live, by `threads` threads.
 __device__ __forceinline__ void fill(const ScoreParams& p, ptx::SharedAddr sees, int32_t first_row, int32_t tokens,
                                      int32_t begin, int32_t end, uint32_t thread, int32_t threads) {

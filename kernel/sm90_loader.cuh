@@ -222,11 +222,9 @@ __device__ __forceinline__ void hand_item(const ScoreParams& p, const Loader& lo
                                           const Item& item, const KeyRange& sees) {
     const uint32_t buffer = loader.items % T::kQBuffers;
     const ptx::SharedAddr full = ptx::cvta_to_shared(&shared.q_full[buffer]);
-    if constexpr (!T::kAlike) {
-        if (loader.lane < T::kBlockTokens)
-            ptx::st_shared_v2_u32(ptx::cvta_to_shared(&shared.sees[buffer][loader.lane]),
-                                  static_cast<uint32_t>(sees.begin), static_cast<uint32_t>(sees.end));
-    }
+    if (loader.lane < T::kBlockTokens)
+        ptx::st_shared_v2_u32(ptx::cvta_to_shared(&shared.sees[buffer][loader.lane]),
+                              static_cast<uint32_t>(sees.begin), static_cast<uint32_t>(sees.end));
     pad_weights<T>(loader, shared, item);
     ptx::bar_warp_sync(ptx::kFullMask);   // the elected lane's arrival hands over what every lane has stored
     if (ptx::elect_sync(ptx::kFullMask) && !loader.idle) {

@@ -56,6 +56,7 @@ namespace {
 
 using sm90_score::load_all;
 using sm90_score::load_int;
+using sm90_score::load_sees;
 using sm90_score::Loader;
 using sm90_score::make_loader;
 using sm90_score::pin;
@@ -63,6 +64,7 @@ using sm90_score::quad_sum;
 using sm90_score::Stage;
 using sm90_score::stage_at;
 using sm90_score::wait;
+using sm90_score::whole_tiles;
 
 // ---- warpgroups 0-2: multiply, reduce, store
 
@@ -176,6 +178,45 @@ __device__ __forceinline__ void take_group(const ScoreParams& p, Consumer& self,
                     (int64_t{static_cast<int32_t>(item.z)} + token) * p.score_stride + self.key();
 }
 
+// The lane's tokens that exist and see the lane's key of the tile whose first key is `tile_key`: a stretch of one tile
+// may ask. first, second: the warpgroup's groups.
+template <class T>
+__device__ __forceinline__ void see_tile(Consumer& self, const typename T::Shared& shared, uint32_t buffer,
+                                         uint32_t tokens, uint32_t first, uint32_t second, int32_t tile_key) {
+    const bool turns = T::kGroupTokens == 1 && self.odd() && second < tokens;
+    const uint32_t groups[kSets] = {turns ? second : first, second};
+#pragma unroll
+    for (int of = 0; of < kSets; ++of) {
+        const uint32_t token = groups[of] * T::kGroupTokens + (T::kGroupTokens == 2 && self.odd() ? 1 : 0);
+        self.stores[of] = token < tokens && tile_key + static_cast<int32_t>(self.key()) <
+                                                load_sees(ptx::cvta_to_shared(shared.sees[buffer]), token).end;
+    }
+    if (T::kGroupTokens == 1 && second >= tokens) self.stores[0] = self.stores[0] && !self.odd();
+}
+
+// Causal rows: the tiles behind whole_tiles(), from a ring position on. All else is looked up anew, so that nothing is
+// kept for it meanwhile.
+template <class T>
+__device__ __forceinline__ void score_tail(Consumer& self, typename T::Shared& shared, uint32_t buffer, uint32_t first,
+                                           uint32_t ring) {
+    const ptx::SharedAddr from = ptx::cvta_to_shared(&shared.item[buffer]);
+    const ptx::U32x4 item = ptx::ld_shared_v4_u32(from);   // ring, tiles, row, tokens
+    const auto groups = static_cast<uint32_t>(T::q_boxes(item.w));
+    int32_t tile_key = load_int(from + 16) + static_cast<int32_t>(ring - item.x) * kTileKeys;
+#pragma unroll 1
+    while (ring != item.x + item.y) {
+        if (first >= groups) {
+            arrived<T>(shared, stage_at<T>(ring));
+            release<T>(self, shared, stage_at<T>(ring));
+            ++ring;
+            continue;
+        }
+        see_tile<T>(self, shared, buffer, item.w, first, first + kWarpgroups, tile_key);
+        if (first + kWarpgroups < groups) stretch<T, 2, 1>(self, shared, ring, tile_key);
+        else stretch<T, 1, 1>(self, shared, ring, tile_key);
+    }
+}
+
 template <class T>
 __device__ __forceinline__ void consume_all(const ScoreParams& p, typename T::Shared& shared, uint32_t warp,
                                             uint32_t lane) {
@@ -194,6 +235,7 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, typename T::Sh
         uint32_t ring = item.x, tiles = item.y;
         int32_t tile_key = load_int(from + 16);
         const auto groups = static_cast<uint32_t>(T::q_boxes(item.w));
+        if (p.view.causal != 0) tiles = whole_tiles(ptx::cvta_to_shared(shared.sees[buffer]), 1, tile_key, tiles);
         if (first < groups) take_group<T>(p, self, shared, buffer, first, 0, item);
         if (second < groups) {
             take_group<T>(p, self, shared, buffer, second, 1, item);
@@ -219,6 +261,7 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, typename T::Sh
                 release<T>(self, shared, stage_at<T>(ring));
             }
         }
+        if (p.view.causal != 0) score_tail<T>(self, shared, buffer, first, ring);
         ptx::bar_warp_sync(ptx::kFullMask);
         if (lane == 0) ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.q_empty[buffer]));
     }

@@ -45,7 +45,7 @@ template <int kHeads_>
 struct Tile {
     static constexpr int kHeads = kHeads_;
     static constexpr bool kPlain = true;              // see LIDX_SM90_PAIR_VARIANTS
-    static constexpr bool kAlike = true;              // the rows of a request see the same keys
+    static constexpr bool kAlike = true;              // the rows of a request see the same keys, or are causal
     static constexpr int kHeadSlots = kHeads;
     static constexpr int kGroupTokens = kColumns / kHeads;
     static constexpr int kBlockTokens = kBlockGroups * kGroupTokens;
@@ -82,6 +82,7 @@ struct Tile {
         uint8_t k[kStages][kTileKeys * kDepth];                       // [stage][64 keys, 128 bytes], swizzled; A
         uint8_t q[kQBuffers * kBlockGroups][kColumns * kDepth];       // [buffer][group][64 columns, 128 bytes]; B
         alignas(16) float q_scale[kQBuffers][kBlockGroups * kColumns];   // [buffer][token, head]
+        KeyRange sees[kQBuffers][kBlockTokens];                       // [buffer][token]
         alignas(16) float k_scale[kStages][kTileKeys];
         alignas(8) uint32_t live[kStages][kTileKeys / 32];            // bit = key: inside the length, on a legal page
         Item item[kQBuffers];

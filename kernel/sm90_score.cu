@@ -45,6 +45,7 @@
 #include "kernel/sm90_item.cuh"
 #include "kernel/sm90_loader.cuh"
 #include "kernel/sm90_score_layout.h"
+#include "kernel/sm90_score_store.cuh"
 #include "kernel/sm90_walk.cuh"
 #include "kernel/smem_descriptor.h"
 #include "kernel/variants.h"
@@ -67,24 +68,6 @@ constexpr uint32_t kConsumerBarrier = 1;   // named barrier; 0 is the CTA's
 
 // ---- warpgroups 0-3: multiply, reduce, store
 
-struct Consumer {
-    uint32_t warp, lane;         // warp: of the warpgroup
-    uint32_t step;               // tiles from one of this warpgroup's to the next
-    uint64_t k_descriptor, q_descriptor;
-    float weights[kColumns / 4];   // of columns 8 j + 2 q + e at 2 j + e
-    uint32_t buffer;
-    bool plain;                  // fp32 scores and no fill
-    bool stores;                 // T::kPlain: the lane's token exists
-    int32_t token, tokens;       // the lane's first, of the item's; with 16 heads or fewer it has further ones
-    KeyRange sees;               // of the lane's first token
-    int64_t row;                 // of scores: the cell of key 0 of the lane's first token; plain: its address, in
-                                 // T::kPlain that of the lane's key in the next tile
-    ptx::SharedAddr scale, live; // T::kRounds: of the lane's key in stage 0; odd lanes: 1
-    __device__ __forceinline__ uint32_t quad() const { return lane % 4; }
-    // The key of a tile whose sum this lane ends up with.
-    __device__ __forceinline__ uint32_t key() const { return 16 * warp + lane / 4 + 8 * (quad() / 2); }
-};
-
 // D = K Q^T of the tile in a stage.
 __device__ __forceinline__ void multiply(const Consumer& self, const Stage& stage, float (&d)[kColumns / 2]) {
     multiply_group(self.k_descriptor + stage.index * (kTileKeys * kDepth / 16), self.q_descriptor, d);
@@ -94,61 +77,6 @@ __device__ __forceinline__ void multiply(const Consumer& self, const Stage& stag
 __device__ __forceinline__ void release(const Consumer& self, Shared& shared, const Stage& stage) {
     ptx::bar_warp_sync(ptx::kFullMask);
     if (self.lane == 0) ptx::mbarrier_arrive(ptx::cvta_to_shared(&shared.k_empty[stage.index]), self.step);
-}
-
-// A key of a tile, as its score needs it.
-struct Key {
-    int32_t index;   // in the request
-    float scale;
-    bool live;       // on a legal page
-};
-template <class T>
-__device__ __forceinline__ Key load_key(const Consumer& self, Shared& shared, const Stage& stage, int32_t tile_key) {
-    const uint32_t index = stage.index, key = self.key();
-    const uint32_t bits = ptx::ld_shared_u32(ptx::cvta_to_shared(&shared.live[index][key / 32]));
-    const float scale = ptx::ld_shared_f32(ptx::cvta_to_shared(&shared.k_scale[index][key]));
-    const bool live = (bits >> key % 32 & 1) != 0;
-    if constexpr (T::kPlain) return {tile_key, scale, self.stores && live};
-    return {tile_key + static_cast<int32_t>(key), scale, live};
-}
-
-// A key that the row sees on a page that must not be read is dead: -inf where the launch fills.
-template <class T>
-__device__ __forceinline__ void store(const ScoreParams& p, bool plain, int64_t row, const KeyRange& sees,
-                                      const Key& key, float sum) {
-    if (T::kPlain || plain) {
-        auto* cell = reinterpret_cast<float*>(row) + key.index;
-        if ((T::kPlain || sees.has(key.index)) && key.live) ptx::st_global_f32(cell, ptx::mul_rn_f32(key.scale, sum));
-        return;
-    }
-    if (sees.has(key.index) && (key.live || p.fill_columns != 0))
-        store_score(p, row + key.index, key.live ? ptx::mul_rn_f32(key.scale, sum) : dead_score());
-}
-
-__device__ __forceinline__ KeyRange load_sees(const Shared& shared, uint32_t buffer, int32_t token) {
-    const ptx::SharedAddr from = ptx::cvta_to_shared(&shared.sees[buffer][token]);
-    return {static_cast<int32_t>(ptx::ld_shared_u32(from)), static_cast<int32_t>(ptx::ld_shared_u32(from + 4))};
-}
-
-// The scores of a tile of two or more tokens: of tokens 2 i and 2 i + 1 each lane of a quad stores one, even lanes the
-// first's, odd lanes the second's.
-template <class T>
-__device__ __forceinline__ void store_tokens(const ScoreParams& p, const Consumer& self, const Shared& shared,
-                                             const Key& key, const float (&sum)[2 * T::kGroupTokens]) {
-#pragma unroll
-    for (int i = 0; i < T::kGroupTokens / 2; ++i) {
-        KeyRange sees = self.sees;
-        int64_t row = self.row;
-        if (i > 0) {
-            const int32_t token = self.token + 2 * i;
-            sees = token < self.tokens ? load_sees(shared, self.buffer, token) : KeyRange{0, 0};
-            const int64_t cell = self.plain ? 4 : 1;
-            row += 2 * i * p.score_stride * cell;
-            if (p.relative != 0) row += (self.sees.begin - sees.begin) * cell;
-        }
-        store<T>(p, self.plain, row, sees, key,
-              quad_sum(self.quad(), sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]));
-    }
 }
 
 // kLength tiles from a ring position on, the first of which begins with key `tile_key`; none in flight before or after.
@@ -225,20 +153,6 @@ __device__ __forceinline__ void stretch(const ScoreParams& p, Consumer& self, Sh
     else tile_key += kLength * step_keys;
 }
 
-// Columns [begin, end) of an item's rows where no key of the row is live.
-__device__ __forceinline__ void fill(const ScoreParams& p, const Shared& shared, uint32_t buffer,
-                                     const ptx::U32x4& item, int32_t begin, int32_t end, uint32_t warp,
-                                     uint32_t lane) {
-    const auto tokens = static_cast<int32_t>(item.w);
-    for (int32_t token = 0; token < tokens; ++token) {
-        const KeyRange sees = load_sees(shared, buffer, token);
-        const int64_t row = (int64_t{static_cast<int32_t>(item.z)} + token) * p.score_stride;
-#pragma unroll 1
-        for (auto column = begin + static_cast<int32_t>(32 * warp + lane); column < end; column += 32 * kConsumerWarps)
-            if (dead_column(p, sees, column)) store_score(p, row + column, dead_score());
-    }
-}
-
 // The same, of which the compiler knows nothing: else it works it out again for each tile.
 __device__ __forceinline__ ptx::SharedAddr hidden(ptx::SharedAddr at) {
     asm volatile("" : "+r"(at.value));
@@ -281,6 +195,33 @@ __device__ __forceinline__ void score_tiles(const ScoreParams& p, Consumer& self
 #pragma unroll 1
         for (; tiles >= 2; tiles -= 2) stretch<T, 2>(p, self, shared, ring, tile_key);
         if (tiles != 0) stretch<T, 1>(p, self, shared, ring, tile_key);
+    }
+}
+
+// Causal rows: the warpgroup's tiles behind whole_tiles(). What they are is worked out anew, so that nothing is kept
+// for it meanwhile.
+template <class T>
+__device__ __forceinline__ void score_tail(const ScoreParams& p, Consumer& self, Shared& shared, uint32_t buffer,
+                                           uint32_t warpgroup) {
+    const ptx::SharedAddr from = ptx::cvta_to_shared(&shared.item[buffer]);
+    const ptx::U32x4 item = ptx::ld_shared_v4_u32(from);   // ring, tiles, row, tokens
+    const uint32_t step = self.step, groups = kGroups / step;
+    const uint32_t first = (warpgroup / groups - item.x) % step;
+    const uint32_t tiles = item.y > first ? (item.y - first + step - 1) / step : 0;
+    int32_t tile_key = static_cast<int32_t>(ptx::ld_shared_u32(from + 16) + first * kTileKeys), unused = 0;
+    const uint32_t whole = whole_tiles(ptx::cvta_to_shared(shared.sees[buffer]), step, tile_key, tiles);
+    const auto token = static_cast<int32_t>(warpgroup % groups * T::kGroupTokens +
+                                            (T::kGroupTokens > 1 ? self.quad() % 2 : 0));
+    const int32_t end = token < static_cast<int32_t>(item.w) ? load_sees(shared, buffer, token).end : 0;
+    const auto buffer_groups = static_cast<uint32_t>(T::q_boxes(most_tokens(p.view)));
+    self.q_descriptor = wgmma_descriptor_k_major_128b(
+        ptx::cvta_to_shared(shared.q[0]).value + (buffer * buffer_groups + warpgroup % groups) * (kColumns * kDepth));
+    uint32_t ring = item.x + first + whole * step;
+    tile_key += static_cast<int32_t>(whole * step * kTileKeys + self.key());   // the lane's
+#pragma unroll 1
+    for (uint32_t i = whole; i < tiles; ++i, tile_key += static_cast<int32_t>(step) * kTileKeys) {
+        self.stores = tile_key < end;
+        stretch<T, 1>(p, self, shared, ring, unused);
     }
 }
 
@@ -344,7 +285,10 @@ __device__ __forceinline__ void consume_all(const ScoreParams& p, Shared& shared
                     release(self, shared, stage_at<T>(ring));
                 }
             } else {
+                if (T::kPlain && p.view.causal != 0)
+                    tiles = whole_tiles(ptx::cvta_to_shared(shared.sees[buffer]), self.step, tile_key, tiles);
                 score_tiles<T>(p, self, shared, ring, tiles, tile_key);
+                if (T::kPlain && p.view.causal != 0) score_tail<T>(p, self, shared, buffer, warpgroup);
             }
         }
         if (!T::kPlain && p.fill_columns > 0)

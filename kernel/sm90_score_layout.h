@@ -62,7 +62,7 @@ inline constexpr uint32_t kEmptyArrivals = kConsumerWarps;     // a warp counts 
 template <int kHeads_, bool kPlain_ = false>
 struct Tile {
     static constexpr bool kPlain = kPlain_;           // see LIDX_SM90_PLAIN_VARIANTS
-    static constexpr bool kAlike = kPlain_;           // the rows of a request see the same keys
+    static constexpr bool kAlike = kPlain_;           // the rows of a request see the same keys, or are causal
     static constexpr int kHeads = kHeads_;
     // Columns of a token: an MMA's column block is 8, so 4 heads have as many empty columns beside them, zeros.
     static constexpr int kHeadSlots = kHeads < 8 ? 8 : kHeads;

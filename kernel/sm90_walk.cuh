@@ -149,8 +149,8 @@ __device__ __forceinline__ void load_requests(const ScoreParams& p, Loader& load
 #pragma unroll 1
     while (loader.idle || (cost_end > 0 && base < p.view.batch)) {
         const int32_t mine = base + static_cast<int32_t>(loader.lane);
-        RequestSpan span{0, 0, 0};
-        if (loader.idle) span = {0, loader.lane == 0 ? 1 : 0, T::kLoaderWarps * T::kTileKeys};
+        RequestSpan span{0, 0, 0, 0};
+        if (loader.idle) span = {0, loader.lane == 0 ? 1 : 0, T::kLoaderWarps * T::kTileKeys, 0};
         else if (mine < p.view.batch) span = request_span(p.view, mine);
         uint32_t busy = ptx::vote_sync_ballot(span.tokens > 0 && span.keys > 0, ptx::kFullMask);
         if (!shared_out) {
@@ -177,6 +177,7 @@ __device__ __forceinline__ void load_requests(const ScoreParams& p, Loader& load
                 static_cast<int32_t>(ptx::shfl_sync_idx(static_cast<uint32_t>(span.tokens), from, ptx::kFullMask));
             const auto keys =
                 static_cast<int32_t>(ptx::shfl_sync_idx(static_cast<uint32_t>(span.keys), from, ptx::kFullMask));
+            const int64_t length = T::kAlike ? shfl_idx(span.length, from) : 0;
             while (true) {
                 // What follows from tokens and keys is worked out again for each run: the registers are few.
                 const int32_t of = hidden(tokens);
@@ -192,8 +193,11 @@ __device__ __forceinline__ void load_requests(const ScoreParams& p, Loader& load
                 unit += run.tiles;
                 const int32_t token = run.block * T::kBlockTokens;
                 const int32_t rest = tokens - token;
-                const KeyRange sees{0, loader.idle ? 0 : keys};
-                load_run<T>(p, loader, shared, base + static_cast<int32_t>(from), sees, row + token,
+                const KeyRange hull{0, loader.idle ? 0 : keys};
+                KeyRange sees = hull;
+                if (T::kAlike && p.view.causal != 0)
+                    sees.end = causal_end(p.view, length, rest - 1 - static_cast<int32_t>(loader.lane));
+                load_run<T>(p, loader, shared, base + static_cast<int32_t>(from), hull, row + token,
                             loader.idle ? 0 : rest < T::kBlockTokens ? rest : T::kBlockTokens,
                             {run.tile, run.tiles, 0, 0}, sees);
             }

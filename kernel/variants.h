@@ -10,9 +10,9 @@
     X(SM100_WIDE)       \
     X(SM100_SCORE)      \
     X(SM90_FAST)        \
+    X(SM90_DECODE)      \
     X(SM90_WIDE)        \
     X(SM90_WIDE_PLAIN)  \
-    X(SM90_DECODE)      \
     X(SM90_PAIR)        \
     X(SM90_SCORE)       \
     X(SM90_PLAIN)       \
@@ -72,9 +72,9 @@
     X(sm90_score_h8, 8, 128, 32)    \
     X(sm90_score_h4, 4, 128, 32)
 
-// The same for plain work: the rows of a request see the same keys, one factor of fp32 weights without gaps, fp32
-// scores at the column of their key, no fill but of keys on illegal pages, K and its scales found by one table. The
-// same bits.
+// The same for plain work: the rows of a request see the same keys or are causal, one factor of fp32 weights without
+// gaps, fp32 scores at the column of their key, no fill but of keys on illegal pages, K and its scales found by one
+// table. The same bits.
 #define LIDX_SM90_PLAIN_VARIANTS(X)      \
     X(sm90_score_h64_plain, 64, 128, 4)  \
     X(sm90_score_h32_plain, 32, 128, 8)

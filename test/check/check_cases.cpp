@@ -445,6 +445,32 @@ std::vector<Case> covering_cases() {
             "sm90_pair_h32/h32/d128/t7/b3/n900/p64/block-split/pad0/gap0/special/ragged/check/guard/s1165",
             "sm90_pair_h32/h32/d128/t10/b4/n1100/p48/split-pool/pad16/gap1/normal/lengths/nocheck/guard/s1166",
             "sm90_pair_h64/h64/d128/t6/b35/n600/p64/block-split/pad0/gap0/lattice/ragged/nocheck/tight/s1167/sms3",
+            // Causal rows of plain kernels, which see less than the hull at the end of the keys alone: several tiles in
+            // vain for the first rows (tokens per key), no keys for some, items of all kinds, rows by all maps.
+            "sm90_decode_h64/h64/d128/t1/b3/n1100/p64/block-split/pad0/gap0/lattice/ragged/nocheck/tight/s1171/causal",
+            "sm90_decode_h64/h64/d128/t4/b40/n300/p48/block-split/pad0/gap0/normal/bad-pages/check/guard/s1172/"
+            "fixed,causal,i64",
+            "sm90_decode_h64/h64/d128/t3/b2/n700/p16/split-pool/pad0/gap3/lattice/lengths/nocheck/tight/s1173/"
+            "ids,causal,r4,sms3",
+            "sm90_decode_h32/h32/d128/t8/b3/n530/p128/block-split/pad0/gap0/special/ragged/check/guard/s1174/causal,r2",
+            "sm90_score_h64_plain/h64/d128/t4/b5/n1500/p64/block-split/pad0/gap0/lattice/ragged/nocheck/tight/s1175/"
+            "causal,sms2",
+            "sm90_score_h64_plain/h64/d128/t9/b2/n700/p32/split-pool/pad16/gap1/normal/bad-pages/check/guard/s1176/"
+            "ids,causal,r4",
+            "sm90_score_h64_plain/h64/d128/t2/b40/n300/p0/contiguous/pad0/gap0/codes/slack/nocheck/tight/s1177/"
+            "fixed,causal,i64",
+            "sm90_score_h32_plain/h32/d128/t7/b3/n900/p48/block-split/pad0/gap0/lattice/lengths/nocheck/guard/s1178/"
+            "causal",
+            "sm90_score_h32_plain/h32/d128/t3/b35/n400/p64/split-pool/pad0/gap0/special/ragged/check/tight/s1179/"
+            "causal,r2,sms3",
+            "sm90_pair_h64/h64/d128/t6/b5/n1300/p64/block-split/pad0/gap0/lattice/ragged/nocheck/tight/s1180/"
+            "causal,sms2",
+            "sm90_pair_h64/h64/d128/t5/b2/n600/p16/split-pool/pad16/gap1/normal/bad-pages/check/guard/s1181/"
+            "fixed,causal,r4,i64",
+            "sm90_pair_h64/h64/d128/t9/b40/n200/p32/block-split/pad0/gap0/codes/lengths/nocheck/guard/s1182/causal",
+            "sm90_pair_h32/h32/d128/t11/b3/n700/p0/contiguous/pad0/gap0/lattice/slack/nocheck/tight/s1183/causal",
+            "sm90_pair_h32/h32/d128/t5/b35/n330/p48/split-pool/pad0/gap0/special/ragged/check/guard/s1184/"
+            "ids,causal,r2",
             // Four heads: a token's columns are half zeros; one to four groups of eight tokens, the last with gaps.
             "sm90_score_h4/h4/d128/t33/b1/n2600/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s1140",
             "sm90_score_h4/h4/d128/t7/b3/n501/p16/split-pool/pad16/gap1/normal/ragged/check/guard/s1141",

@@ -52,7 +52,8 @@ int tile_tokens_of(const std::string& symbol) {
 bool is_plain(const Inputs& in, bool rows_differ) {
     const Engine& e = in.c.engine;
     if (e.sees == Engine::Sees::kWindow && e.relative) return false;
-    return (rows_differ || e.sees == Engine::Sees::kLength) && !e.weight_bf16 && e.weight_gap == 0 && e.factor == 0 &&
+    const bool few_differ = e.sees == Engine::Sees::kLength || e.sees == Engine::Sees::kCausal;
+    return (rows_differ || few_differ) && !e.weight_bf16 && e.weight_gap == 0 && e.factor == 0 &&
            !e.scale_table && !e.bf16 && !e.fills() && !(e.relative && in.score_columns < in.max_keys);
 }
 
@@ -67,23 +68,25 @@ std::string expected_symbol(const Machine& machine, const Inputs& in) {
         if (heads != 64 && heads != 32 && heads != 16 && heads != 8) return "";
         if (in.c.engine.fast && heads >= 32 && std::min(in.max_tokens, in.max_rows) >= 3 * 256 / heads)
             return "sm90_fast_h" + std::to_string(heads);
-        // Many tokens: blocks of eight, plain even where rows see different keys.
-        if (heads >= 32 && std::min(in.max_tokens, in.max_rows / std::max(in.c.batch, 1)) >= 16)
-            return "sm90_wide_h" + std::to_string(heads) + (is_plain(in, true) ? "_plain" : "");
+        const std::string name = "_h" + std::to_string(heads);
+        const int64_t tokens = std::min(in.max_tokens, in.max_rows);
+        const int64_t average = std::min<int64_t>(tokens, in.max_rows / std::max(in.c.batch, 1));
         if (heads >= 32 && is_plain(in, false)) {
             // Decode: one token of 64 heads, two of 32; up to four times that by size.
-            const int64_t groups = ceil_div(std::min(in.max_tokens, in.max_rows) * heads, 64);
+            const int64_t groups = ceil_div(tokens * heads, 64);
             const int64_t keys = in.c.batch * in.max_keys;
             if (groups <= 1 || (groups == 2 && keys <= 1048576) || (groups == 3 && keys <= 524288) ||
                 (groups == 4 && keys <= 131072))
-                return "sm90_decode_h" + std::to_string(heads);
+                return "sm90_decode" + name;
         }
-        // Five and six groups: of a token of 64 heads, of two of 32.
-        const int64_t tokens = std::min(in.max_tokens, in.max_rows);
-        if (heads >= 32 && is_plain(in, false) && ceil_div(tokens * heads, 64) <= 6 &&
-            std::min<int64_t>(tokens, in.max_rows / std::max(in.c.batch, 1)) * heads > 256)
-            return "sm90_pair_h" + std::to_string(heads);
-        return "sm90_score_h" + std::to_string(heads) + (heads >= 32 && is_plain(in, false) ? "_plain" : "");
+        // A block of eight that is full or nearly so, and many tokens: plain even where rows see different keys.
+        if (heads >= 32 && ((average >= 7 && tokens <= 8) || average >= (heads == 64 ? 14 : 13)))
+            return "sm90_wide" + name + (is_plain(in, true) ? "_plain" : "");
+        const bool plain = heads >= 32 && is_plain(in, false);
+        if (plain && ((heads == 64 && average >= 5 && tokens <= 6) || (average >= 9 && tokens <= 12)))
+            return "sm90_pair" + name;
+        const bool few = in.c.engine.sees != Engine::Sees::kCausal || tokens <= 32;
+        return "sm90_score" + name + (plain && few ? "_plain" : "");
     }
     if (machine.compute_capability / 10 != 10) return "";
     if (in.c.depth % 64 != 0 || page % 16 != 0) return "generic_score";

@@ -288,7 +288,7 @@ class EndToEnd(Command):
                 sidecar = json.load(file)
             found[flags, env["PTXEMU_CC"]] = (sidecar["kernel"], sidecar["arithmetic"], read_npy(scores)[1])
         self.assertEqual([found[key][:2] for key in found],
-                         [("sm90_score_h64", "sm_90"), ("sm90_fast_h64", "sm_90_fast"), ("sm100_score_h64", "sm_100")])
+                         [("sm90_pair_h64", "sm_90"), ("sm90_fast_h64", "sm_90_fast"), ("sm100_score_h64", "sm_100")])
         self.assertNotEqual(found[(), "90"][2], found[("--fast",), "90"][2])
 
     def test_ragged_batches_and_dead_cells(self):

@@ -88,15 +88,32 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
     }
     desc.heads = 128;
     CHECK(chosen(desc, kH200) == "sm90_wide_h128");
-    // From 16 tokens a request on, on average.
+    // From 16 tokens a request on, on average; on compute capability 9.0 from 14 of 64 heads or 13 of 32 on, and for 7
+    // and 8.
     for (const int heads : {32, 64}) {
         const std::string name = std::to_string(heads);
+        const int many = heads == 64 ? 14 : 13;
         desc = score_desc();
         desc.heads = heads;
         desc.max_tokens = 100;
         desc.max_rows = 31;
-        CHECK(chosen(desc, kH200) == "sm90_score_h" + name + "_plain");
         CHECK(chosen(desc, kB200) == "sm100_score_h" + name);
+        desc.max_rows = 2 * many - 1;
+        CHECK(chosen(desc, kH200) == "sm90_score_h" + name + "_plain");
+        desc.max_rows = 2 * many;
+        CHECK(chosen(desc, kH200) == "sm90_wide_h" + name + "_plain");
+        desc.max_keys = desc.score_stride = 131072;
+        desc.block_table_stride = 2048;
+        desc.max_tokens = 8;
+        for (const int rows : {13, 14, 16}) {
+            desc.max_rows = rows;
+            CHECK(chosen(desc, kH200) == (rows < 14 ? "sm90_score_h" : "sm90_wide_h") + name + "_plain");
+        }
+        desc.max_tokens = 9;
+        CHECK(chosen(desc, kH200) == "sm90_score_h" + name + "_plain");
+        desc = score_desc();
+        desc.heads = heads;
+        desc.max_tokens = 100;
         desc.max_rows = 32;
         CHECK(chosen(desc, kH200) == "sm90_wide_h" + name + "_plain");
         CHECK(chosen(desc, kB200) == "sm100_wide_h" + name);
@@ -111,7 +128,7 @@ TEST_CASE("plan: the tensor-core kernels serve their pages and heads, each on it
         CHECK(chosen(desc, kH200) == "sm90_wide_h" + name);
         CHECK(chosen(desc, kB200) == "sm100_score_h" + name);
         CHECK(lidx::choose_kernel(desc, kB200).reason.empty());
-        desc.max_tokens = 15;
+        desc.max_tokens = many - 1;
         CHECK(chosen(desc, kH200) == "sm90_score_h" + name);
         desc.batch = 0;
         desc.max_tokens = 16;
@@ -186,14 +203,17 @@ TEST_CASE("plan: decode has a kernel of its own on compute capability 9.0") {
         desc.max_keys = desc.score_stride = row.keys;
         desc.block_table_stride = row.keys / 64 + 1;
         const std::string name = row.heads == 64 ? "h64" : "h32";
-        const bool pair = row.tokens * row.heads > 256;   // five groups
-        CHECK(chosen(desc, kH200) == (row.decode ? "sm90_decode_" + name
-                                      : pair     ? "sm90_pair_" + name
-                                                 : "sm90_score_" + name + "_plain"));
+        const std::string other = row.tokens * row.heads > 256 ? "sm90_pair_" + name   // five groups
+                                  : row.tokens == 8            ? "sm90_wide_" + name + "_plain"
+                                                               : "sm90_score_" + name + "_plain";
+        CHECK(chosen(desc, kH200) == (row.decode ? "sm90_decode_" + name : other));
         CHECK(lidx::choose_kernel(desc, kH200).reason.empty());
-        desc.flags = LIDX_FLAG_CAUSAL;   // not plain work
-        CHECK(chosen(desc, kH200) == "sm90_score_" + name);
+        desc.flags = LIDX_FLAG_CAUSAL;
+        CHECK(chosen(desc, kH200) == (row.decode ? "sm90_decode_" + name : other));
         desc.flags = 0;
+        desc.visibility = LIDX_SEE_ROW_LENGTH;   // of plain kernels only sm90_wide's serve it
+        CHECK(chosen(desc, kH200) == (row.tokens == 8 ? other : "sm90_score_" + name));
+        desc.visibility = LIDX_SEE_REQUEST_LENGTH;
         desc.kernel = row.heads == 64 ? "sm90_decode_h64" : "sm90_decode_h32";   // forced: any number of tokens
         CHECK(chosen(desc, kH200) == desc.kernel);
         desc.kernel = row.heads == 64 ? "sm90_score_h64_plain" : "sm90_score_h32_plain";
@@ -215,15 +235,18 @@ TEST_CASE("plan: decode has a kernel of its own on compute capability 9.0") {
                    "it needs batch * key tiles * token tiles up to 2147483647"));
 }
 
-// By hand: a group is one token of 64 heads or two of 32; five and six, on average of what may come and at most.
+// By hand: a group is one token of 64 heads or two of 32; five and six, on average of what may come and at most; and of
+// 64 heads nine to twelve, two blocks.
 TEST_CASE("plan: plain work of five and six groups of tokens has a kernel of its own on compute capability 9.0") {
     const struct {
         int heads, tokens, rows;
         bool pair;
     } cases[] = {
         {64, 4, 8, false},  {64, 5, 10, true},   {64, 6, 12, true},   {64, 7, 14, false}, {64, 6, 10, true},
-        {64, 6, 9, false},  {64, 1000, 6, false}, {32, 8, 16, false}, {32, 9, 18, true},  {32, 12, 24, true},
-        {32, 13, 26, false}, {32, 12, 18, true}, {32, 12, 17, false}, {16, 20, 40, false}, {128, 5, 10, false},
+        {64, 6, 9, false},  {64, 9, 18, true},   {64, 12, 24, true},
+        {64, 12, 17, false}, {64, 13, 26, false}, {64, 1000, 6, false}, {32, 8, 16, false}, {32, 9, 18, true},
+        {32, 12, 24, true}, {32, 13, 26, false}, {32, 12, 18, true}, {32, 12, 17, false}, {16, 20, 40, false},
+        {128, 5, 10, false},
     };
     for (const auto& row : cases) {
         CAPTURE(row.heads, row.tokens, row.rows);
@@ -240,7 +263,7 @@ TEST_CASE("plan: plain work of five and six groups of tokens has a kernel of its
         const lidx_plan plan = lidx::make_plan(desc, kH200);
         // 1024 keys are 16 tiles of 64. K 12 or 8 times 8192, Q 12 * 8192, weights 3072, k_scale and live words 264 a
         // stage, items 64, start 48, costs 128, 28 or 20 mbarriers; up to the next 1024.
-        CHECK(plan.grid[0] == 32);
+        CHECK(plan.grid[0] == (row.heads == 64 && row.tokens > 6 ? 64 : 32));
         CHECK(plan.block[0] == 512);
         CHECK(plan.shared_bytes == (row.heads == 64 ? 203776 : 169984));
         desc.score_type = LIDX_BF16;   // not plain work
@@ -330,8 +353,8 @@ TEST_CASE("plan: a kernel can be forced") {
     CHECK(contains(unknown.reason, "there are sm100_wide_{h64, h32}, "
                                    "sm100_score_{h64, h64_t1, h128, h32, h32_t3, h32_t2, h32_t1, h16, h16_t4, "
                                    "h16_t2, h8, h8_t8, h8_t4, h4, h4_t16, h4_t8}, sm90_fast_{h64, h32}, "
-                                   "sm90_wide_{h128, h64, h32, h64_plain, h32_plain}, "
-                                   "sm90_decode_{h64, h32}, sm90_pair_{h64, h32}, sm90_score_{h64, h32, h16, h8, h4, "
+                                   "sm90_decode_{h64, h32}, sm90_wide_{h128, h64, h32, h64_plain, h32_plain}, "
+                                   "sm90_pair_{h64, h32}, sm90_score_{h64, h32, h16, h8, h4, "
                                    "h64_plain, h32_plain}, generic_score"));
     CHECK(unknown.reason.size() < sizeof(lidx_support::reason));
 }
@@ -620,9 +643,10 @@ TEST_CASE("plan: a kernel serves what its row names, and says what it does not")
         const char* text;
     } rows[] = {
         {lidx::kRowKeys, [](lidx_score_desc& d) { d.visibility = LIDX_SEE_ROW_LENGTH; },
-         "rows that see different keys"},
-        {lidx::kRowKeys, [](lidx_score_desc& d) { d.visibility = LIDX_SEE_WINDOW; }, "rows that see different keys"},
-        {lidx::kRowKeys, [](lidx_score_desc& d) { d.flags = LIDX_FLAG_CAUSAL; }, "rows that see different keys"},
+         "rows with lengths or windows of their own"},
+        {lidx::kRowKeys, [](lidx_score_desc& d) { d.visibility = LIDX_SEE_WINDOW; },
+         "rows with lengths or windows of their own"},
+        {lidx::kCausalRows, [](lidx_score_desc& d) { d.flags = LIDX_FLAG_CAUSAL; }, "LIDX_FLAG_CAUSAL"},
         {lidx::kWeights, [](lidx_score_desc& d) { d.weight_type = LIDX_BF16; }, "weights that are not fp32"},
         {lidx::kWeights, [](lidx_score_desc& d) { d.weight_stride = 65; }, "weights that are not fp32"},
         {lidx::kWeights, [](lidx_score_desc& d) { d.weight2_stride = 64; }, "weights that are not fp32"},
@@ -658,12 +682,22 @@ TEST_CASE("plan: a kernel serves what its row names, and says what it does not")
         CAPTURE(row.text);
         lidx_score_desc desc = score_desc();
         row.ask(desc);
-        CHECK(chosen(desc, kH200) == (row.feature == lidx::kSmLimit ? "sm90_decode_h64" : "sm90_score_h64"));
+        const bool plain = row.feature == lidx::kSmLimit || row.feature == lidx::kCausalRows;
+        CHECK(chosen(desc, kH200) == (plain ? "sm90_decode_h64" : "sm90_score_h64"));
         desc.max_tokens = desc.max_rows = 5;
-        CHECK(chosen(desc, kH200) == (row.feature == lidx::kSmLimit ? "sm90_score_h64_plain" : "sm90_score_h64"));
+        CHECK(chosen(desc, kH200) == (plain ? "sm90_score_h64_plain" : "sm90_score_h64"));
         desc.max_rows = 5 * desc.batch;
-        CHECK(chosen(desc, kH200) == (row.feature == lidx::kSmLimit ? "sm90_pair_h64" : "sm90_score_h64"));
+        CHECK(chosen(desc, kH200) == (plain ? "sm90_pair_h64" : "sm90_score_h64"));
     }
+    lidx_score_desc few = score_desc();   // causal rows, 32 of a request at most
+    few.batch = 8;
+    few.max_rows = 80;
+    few.max_tokens = 33;
+    CHECK(chosen(few, kH200) == "sm90_score_h64_plain");
+    few.flags = LIDX_FLAG_CAUSAL;
+    CHECK(chosen(few, kH200) == "sm90_score_h64");
+    few.max_tokens = 32;
+    CHECK(chosen(few, kH200) == "sm90_score_h64_plain");
     lidx_score_desc desc = score_desc();   // what every kernel serves
     desc.row_map = LIDX_ROWS_FIXED;
     desc.length_type = LIDX_INT64;
@@ -707,7 +741,7 @@ TEST_CASE("plan: the table's rows agree with their launch sizes") {
         CAPTURE(row.symbol);
         CHECK(std::string(row.symbol).rfind(row.source, 0) == 0);
         const bool three_warpgroups = row.schedule == lidx::Schedule::kWarpgroups || row.q_pairs ||
-                                      row.auto_tokens_most != 0 || row.arithmetic == LIDX_ARITHMETIC_SM90_FAST;
+                                      row.alternative || row.arithmetic == LIDX_ARITHMETIC_SM90_FAST;
         CHECK(row.threads == (row.schedule == lidx::Schedule::kTiles ? 128
                               : row.q_turns                          ? 384
                               : three_warpgroups                     ? 512

@@ -419,7 +419,8 @@ TEST_CASE("SM90 pair layout: sizes, offsets, groups, and the rows of the variant
     // K 12 * 8192 or 8 * 8192, Q 12 * 8192, weights 12 * 256.
     CHECK(offsetof(T64::Shared, q) == 98304);
     CHECK(offsetof(T64::Shared, q_scale) == 98304 + 98304);
-    CHECK(offsetof(T64::Shared, k_scale) == 98304 + 98304 + 3072);
+    CHECK(offsetof(T64::Shared, sees) == 98304 + 98304 + 3072);
+    CHECK(offsetof(T64::Shared, k_scale) == offsetof(T64::Shared, sees) + 2 * 6 * 8);
     CHECK(offsetof(T32::Shared, q) == 65536);
     CHECK(offsetof(T64::Shared, k_full) % 8 == 0);
     CHECK(3 * sm90_pair::kConsumerRegisters + sm90_pair::kProducerRegisters <= 4 * 128);
