@@ -64,7 +64,7 @@ struct Place {
 constexpr int32_t kLengthBias = 64;
 static_assert((UINT32_MAX - kLengthBias) / kMaxCompressRatio >= kMaxKeys);
 __device__ __forceinline__ uint32_t pack_length(int64_t length) {
-    return static_cast<uint32_t>(clamp<int64_t>(length + kLengthBias, 0, UINT32_MAX));
+    return static_cast<uint32_t>(clamp<int64_t>(length, -kLengthBias, int64_t{UINT32_MAX} - kLengthBias) + kLengthBias);
 }
 __device__ __forceinline__ int64_t unpack_length(uint32_t length) { return int64_t{length} - kLengthBias; }
 __device__ __forceinline__ int32_t live_of(uint32_t facts) { return static_cast<int32_t>(facts & 0xff); }

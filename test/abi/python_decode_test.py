@@ -44,6 +44,8 @@ class Memory:
 
     def write(self, data):
         cuda("cuMemcpyHtoD_v2", self.address, bytes(data), ctypes.c_size_t(len(data)))
+        cuda("cuCtxSynchronize")   # of pageable memory it may return before the copy has arrived (CUDA driver API, API
+                                   # synchronization behavior), and streams of our own do not wait for it
 
     def read(self, kind):
         cuda("cuCtxSynchronize")

@@ -335,7 +335,8 @@ TEST_CASE("index: compute capability 9.0 has kernels of their own for plain work
     } rows[] = {
         {[](Index&) {}, "sm90_decode_h64"},
         {[](Index& c) { c.desc.score.max_tokens = 8; }, "sm90_score_h64_plain"},
-        {[](Index& c) { c.desc.score.flags = LIDX_FLAG_CAUSAL; }, "sm90_score_h64"},
+        {[](Index& c) { c.desc.score.flags = LIDX_FLAG_CAUSAL; }, "sm90_decode_h64"},
+        {[](Index& c) { c.desc.score.visibility = LIDX_SEE_ROW_LENGTH; }, "sm90_score_h64"},
         {[](Index& c) { c.desc.score.score_type = LIDX_BF16; }, "sm90_score_h64"},
         {[](Index& c) { c.desc.score.flags = LIDX_FLAG_FAST; }, "sm90_decode_h64"},
         {[](Index& c) {
