@@ -184,11 +184,12 @@ SM90_PLAIN = {
 SM90_PAIR = {
     "program": "check",
     # 1 to 6 tokens and 0 to 450 keys a request, warpgroups with two groups, one, none; rounds of the ring, items whose
-    # groups change; tiles of 2, 4 and 1 boxes; more requests than lanes.
+    # groups change; tiles of 2, 4 and 1 boxes; more requests than lanes; more items than arrivals complete a phase.
     "kernels": {"sm90_pair_h64": [
         "h64/d128/t6/b9/n450/p32/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2107",
         "h64/d128/t6/b2/n2500/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s5",
-        "h64/d128/t6/b40/n100/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2108"]},
+        "h64/d128/t6/b40/n100/p16/block-split/pad0/gap0/lattice/ragged/nocheck/guard/s2108",
+        "h64/d128/t5/b140/n64/p64/block-split/pad0/gap0/lattice/plain/nocheck/guard/s2115"]},
     "environment": {"PTXEMU_CC": "90", "PTXEMU_SMS": "2"},
     "few": 1,
     "mutants": HANDED_OVER + ITEM_BYTES + [
