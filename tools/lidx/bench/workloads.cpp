@@ -40,7 +40,8 @@ Workload index(Workload scored, uint64_t budget_bytes = 0) {
     return scored;
 }
 
-// Rows x keys; requests x keys. k is 1024; next2: two rows a request; h64: 64 heads, where nothing says another number.
+// Rows x keys; requests x keys. k is 1024; next2: two rows a request; causal2: two, the second sees a key more than the
+// first; h64: 64 heads, where nothing says another number.
 const std::vector<Workload>& all_workloads() {
     static const std::vector<Workload> table = {
         decode("smoke", 2, 256, 2),
@@ -97,6 +98,11 @@ const std::vector<Workload>& all_workloads() {
         decode("decode-64x32k-next4", 64, 32 * kK, 4),
         decode("decode-64x32k-next5", 64, 32 * kK, 5),
         decode("decode-64x32k-next6", 64, 32 * kK, 6),
+        chunks("decode-1x8k-causal1", 1, 1, 8 * kK, 0),
+        chunks("decode-16x32k-causal1", 16, 1, 32 * kK, 0),
+        chunks("decode-16x32k-causal2", 16, 2, 32 * kK, 0),
+        chunks("decode-64x32k-causal4", 64, 4, 32 * kK, 0),
+        chunks("decode-64x32k-causal5", 64, 5, 32 * kK, 0),
         decode("decode-64x128k-next4-h32", 64, 128 * kK, 4, 32),
         decode("decode-64x32k-next12-h32", 64, 32 * kK, 12, 32),
 
