@@ -138,8 +138,8 @@ class Rows(Bench):
         rows = [(row["workload"], row["kernel"].split(" x ")[0], row["role"]) for row in report["rows"]]
         self.assertEqual(rows, [("smoke-index", "sm90_decode_h64 + topk", "lidx"),
                                 ("smoke-index", "sm90_decode_h64", "scorer"),
-                                ("smoke-index-prefill", "sm90_score_h64 + topk", "lidx"),
-                                ("smoke-index-prefill", "sm90_score_h64", "scorer"),
+                                ("smoke-index-prefill", "sm90_pair_h64 + topk", "lidx"),
+                                ("smoke-index-prefill", "sm90_pair_h64", "scorer"),
                                 ("smoke-index-prefill", "sm90_fast_h64 + topk", "lidx")])
         self.assertTrue(report["rows"][-1]["difference"] < 0.03 and report["rows"][-1]["agrees"], report["rows"][-1])
 
